@@ -35,9 +35,7 @@ class SourceLine(NamedTuple):
 
     def inside(self, scope: str) -> SourceLine:
         """The same line inside of further scopes."""
-        if not scope:
-            return self
-        return SourceLine(self.file, self.line, self.function, extended(scope, self.scope), self.frontend_attributes)
+        return self.moved(extended(scope, self.scope)) if scope else self
 
     def moved(self, scope: str) -> SourceLine:
         """The same line in another scope."""
@@ -851,7 +849,7 @@ class VerificationError(TinyxlaError, ValueError):
 
 
 class TransferGuardError(TinyxlaError, RuntimeError):
-    """What is copied to a device without being asked for, where a guard of transfers refuses that.
+    """An implicit transfer to a device, or between devices, that a transfer guard refuses.
 
     >>> import numpy as np
     >>> import tinyxla

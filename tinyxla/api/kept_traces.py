@@ -54,7 +54,7 @@ def traced(
     key = around, tree, *types, *((where, type(x), x) for where, x in static)
     if is_known:
         with suppress(TypeError):  # of a static argument without a hash, which may have changed since
-            found = _kept.of(fun).get(key)
+            found = _kept.get(fun, key)
             if found is not None:
                 return found
     inner, named = pytrees.unflatten(tree, leaves)

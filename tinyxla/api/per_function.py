@@ -1,4 +1,4 @@
-"""What is kept of functions as long as they live: compiled programs and traces."""
+"""Caches by functions, for compiled programs and traces: entries end with their function."""
 
 from __future__ import annotations
 
@@ -27,8 +27,13 @@ class PerFunction(Generic[Key, Value]):
                 self._kept.pop(next(iter(self._kept)), None)
         return self._kept.setdefault(function, {})
 
+    def get(self, function: Callable[..., Any], key: Key) -> Value | None:
+        """The value of a function for a key; None if there is none."""
+        values = self._kept.get(function)
+        return None if values is None else values.get(key)
+
     def values(self) -> list[Value]:
-        """Those of all functions."""
+        """The values of all functions."""
         while True:
             try:
                 return [value for values in self._kept.values() for value in values.values()]

@@ -262,7 +262,7 @@ def searchsorted(
 
 
 def _place_type(ordered: Any) -> np.dtype[Any]:
-    """What holds a place in an array."""
+    """The element type of indices into a sorted array."""
     is_narrow = config.searchsorted_dtype == "int32" and not exceeds_int32(ordered.shape[0])
     return np.dtype(np.int32) if is_narrow else default_int()
 

@@ -273,9 +273,9 @@ class Config(threading.local):
             warn_unless_satisfied(option, value)
             self._of_no_effect[option] = value
             return
-        setattr(Config, option, _checked(option, value))
-        for guard in TRANSFER_GUARDS if option == "transfer_guard" else ():
-            setattr(Config, guard, value)
+        found = _checked(option, value)
+        for one in _options_set_by(option):
+            setattr(Config, one, found)
         if option in _OF_MESSAGES:
             return
         Config.special = tuple((o, getattr(Config, o)) for o in _CHECKS if getattr(Config, o) != _OPTIONS[o])
@@ -413,13 +413,18 @@ class NoEffect(Block):
     ) -> None: ...
 
 
+def _options_set_by(option: str) -> tuple[str, ...]:
+    """The option, and those that it sets besides."""
+    return (option, *TRANSFER_GUARDS) if option == "transfer_guard" else (option,)
+
+
 class setting(Block):
     """The option has that value inside, in this thread."""
 
     def __init__(self, option: str, value: Any) -> None:
         self._option = option
         self._value = _checked(option, value)
-        self._options = (option, *TRANSFER_GUARDS) if option == "transfer_guard" else (option,)
+        self._options = _options_set_by(option)
 
     def __repr__(self) -> str:
         return f"<setting {self._option}={self._value!r}>"
@@ -449,4 +454,4 @@ def options_of_traces() -> tuple[tuple[str, Any], ...]:
     return tuple(x for x in config.special if x[0] not in _OF_TRANSFERS)
 
 
-_OF_TRANSFERS = frozenset(("transfer_guard", *TRANSFER_GUARDS))
+_OF_TRANSFERS = frozenset(_options_set_by("transfer_guard"))

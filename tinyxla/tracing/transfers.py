@@ -74,13 +74,13 @@ def check_constant(what: str, value: Any) -> None:
     """
     if state.staging is not None or config.transfer_guard_host_to_device == "allow":
         return
-    outermost = _outermost()
+    outermost = _locals_of_call()
     called = outermost.get("function") if outermost is not None else None
     if getattr(called, "__name__", None) == what:
         _guard("host_to_device", f"{what}: the number {value}", "is copied from the host to a device", False)
 
 
-def _outermost() -> dict[str, Any] | None:
+def _locals_of_call() -> dict[str, Any] | None:
     """The variables of the function of the library that the user called."""
     frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     found = None
@@ -91,7 +91,7 @@ def _outermost() -> dict[str, Any] | None:
 
 def _is_given(value: Any) -> bool:
     """Whether a value is, or is in, an argument of the function of the library that the user called."""
-    outermost = _outermost()
+    outermost = _locals_of_call()
     return outermost is None or any(x is value for x in pytrees.leaves(list(outermost.values())))
 
 

@@ -201,7 +201,7 @@ def _loop_of_branches(*branches: Callable[..., Sequence[Any]]) -> Computation:
     return computation(lambda y: [while_(jnp.int32(0), y, condition=condition, body=loop)[1] + 1], VECTOR)
 
 
-def test_an_update_in_a_branch_in_a_loop_is_in_place() -> None:
+def test_dynamic_update_slice_in_a_conditional_in_a_loop_is_in_place() -> None:
     def update(i: Any, y: Any, z: Any) -> Sequence[Any]:
         return [dynamic_slices.dynamic_update_slice(y, jnp.sort(z)[:1], i)]
 

@@ -315,7 +315,7 @@ def test_orders_run_natively(generator: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize(("option", "dtype"), [("index", "int64"), ("int32", "int32")])
-def test_places_have_the_type_of_indices_or_32_bits_where_these_are_enough(option: str, dtype: str) -> None:
+def test_searchsorted_and_digitize_give_the_dtype_of_the_option(option: str, dtype: str) -> None:
     with tx.enable_x64(), setting("searchsorted_dtype", option):
         edges, x = np.arange(3.0), np.float64([0.5, 7])
         for function in (tx.numpy.searchsorted, lambda edges, x: tx.numpy.digitize(x, edges)):

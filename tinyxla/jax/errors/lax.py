@@ -1,4 +1,4 @@
-"""What JAX says where functions of `lax` refuse their arguments: rows of `rows`."""
+"""What JAX says where functions of `lax` refuse their arguments: a table for `rows`."""
 
 from __future__ import annotations
 

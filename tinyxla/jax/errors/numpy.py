@@ -1,5 +1,5 @@
-"""What JAX says where functions of `numpy`, `nn`, `scipy` and `image`, rules and callbacks refuse their arguments: rows
-of `rows`."""
+"""What JAX says where functions of `numpy`, `nn`, `scipy` and `image`, rules and callbacks refuse their arguments: a
+table for `rows`."""
 
 from __future__ import annotations
 

@@ -13,7 +13,6 @@ from tinyxla.jax.jaxprs.avals import ShapedArray
 from tinyxla.jax.jaxprs.jaxpr import ClosedJaxpr
 from tinyxla.jax.jaxprs.translation import of_computation
 from tinyxla.jax.partitioning.partitioned_text import GlobalModule, global_text, is_partitioned
-from tinyxla.text import print_module
 from tinyxla.tracing import pytrees
 
 
@@ -119,6 +118,7 @@ def global_ir(compiler_ir: Callable[..., Any]) -> Callable[..., Any]:
 def hlo_of_device(compiled: Any) -> str:
     """The program that each device runs as HLO text."""
     from tinyxla.compiler.passes.expand import expand_to_hlo  # here: no compiler is loaded by `import jax`
+    from tinyxla.text import print_module
 
     made = compiled._program.lowered
     return print_module(Module(made.name, expand_to_hlo(made)), metadata=True)

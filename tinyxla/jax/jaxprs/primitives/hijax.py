@@ -28,7 +28,7 @@ class MutableHiType(HiType):
 
 
 class _Held:
-    """What a value of a mutable type holds: a container of the arrays."""
+    """The arrays of a value of a mutable type, as a pytree."""
 
     def __init__(self, qdd: Any, arrays: Sequence[Any]) -> None:
         self.qdd = qdd
@@ -225,5 +225,5 @@ def register_hitype(kind: type, typeof: Callable[..., Any]) -> None:
 
 
 def cur_qdd(x: Any) -> Any:
-    """What depends on the value of a mutable object and is known now."""
+    """The quasi-dynamic data (QDD) of a mutable object: what is known of its value while functions are traced."""
     return x.cur_qdd()
