@@ -1,7 +1,8 @@
 """Jaxprs: programs in A-normal form, and their evaluation.
 
 A jaxpr is made of a recorded computation (`translation`), under JAX's names of primitives and parameters.
-`eval_jaxpr` runs that computation; of a jaxpr that was put together otherwise it binds the primitives one by one.
+`eval_jaxpr` runs or calls that computation; of a jaxpr that was put together otherwise it binds the primitives one by
+one.
 """
 
 from __future__ import annotations
@@ -17,8 +18,14 @@ from tinyxla.errors import ArgumentError
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.jax.jaxprs.primitives.program_primitives import Primitive
 from tinyxla.jax.jaxprs.printing import print_equation, print_jaxpr
+from tinyxla.jax.jaxprs.traces.current_trace import ProgramTrace
+from tinyxla.jax.jaxprs.traces.recording import is_recording
+from tinyxla.ops import calls
+from tinyxla.shapes import TupleShape
+from tinyxla.tracing.core import innermost, state
 from tinyxla.tracing.promotion import as_array
-from tinyxla.transforms.computations import run
+from tinyxla.transforms.calls import call
+from tinyxla.transforms.computations import interpret, results, run
 from tinyxla.transforms.key_arrays import KeyArray
 
 
@@ -249,7 +256,12 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, propagate_source
         raise ArgumentError(f"eval_jaxpr: the jaxpr has {len(jaxpr.invars)} inputs, but got {len(args)} values.")
     args = tuple(x.words if isinstance(x, KeyArray) else x for x in args)
     if jaxpr.computation is not None:
-        return list(run(jaxpr.computation, [as_array(x) for x in (*args, *consts)]))
+        operands = [as_array(x) for x in (*args, *consts)]
+        if not _is_call(jaxpr, operands):
+            return list(run(jaxpr.computation, operands))
+        outputs = results(call(*operands, to_apply=jaxpr.computation))
+        weak_types = _weak_types(jaxpr.computation, tuple(x.weak_type for x in operands))
+        return [x.with_weak_type(weak) for x, weak in zip(outputs, weak_types, strict=True)]
     values: dict[Var, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
 
     def read(atom: Atom) -> Any:
@@ -260,6 +272,38 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, propagate_source
         found = eqn.primitive.bind(*map(read, eqn.invars), **params)
         values.update(zip(eqn.outvars, found if eqn.primitive.multiple_results else [found], strict=True))
     return [as_array(read(v)) for v in jaxpr.outvars]
+
+
+_MIN_CALLED = 8  # operations: fewer are recorded in the time of a call
+
+
+def _is_call(jaxpr: Jaxpr, operands: Sequence[Any]) -> bool:
+    """Whether the evaluation of a jaxpr in a traced function is recorded as one call, which is differentiated and
+    batched once however often it occurs. Jaxprs, and traces that programs define, get the operations themselves; so do
+    operands of other types than the jaxpr's inputs, as far as the operations take them."""
+    avals = [v.aval for v in (*jaxpr.invars, *jaxpr.constvars)]
+    return (
+        state.staging is not None
+        and len(jaxpr.eqns) >= _MIN_CALLED
+        and not is_recording()
+        and not isinstance(innermost(operands), ProgramTrace)
+        and all(x.shape == a.shape and x.dtype == a.dtype for x, a in zip(operands, avals, strict=True))
+    )
+
+
+@functools.lru_cache(1024)
+def _weak_types(computation: Computation, weak_types: tuple[bool, ...]) -> tuple[bool, ...]:
+    """Of the results of a computation of operands that are weakly typed or not: whether they are."""
+
+    def apply(x: Instruction, operands: list[Any]) -> Any:
+        if x.op is calls.tuple_:
+            return tuple(operands)
+        if x.op is calls.get_tuple_element:
+            return operands[0][x.attributes.index]
+        parts = len(x.shape.elements) if isinstance(x.shape, TupleShape) else 0
+        return (False,) * parts if parts else len(operands) > 0 and all(operands)
+
+    return results(interpret(computation, weak_types, apply))
 
 
 def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable[..., list[Any]]:

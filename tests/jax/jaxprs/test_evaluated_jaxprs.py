@@ -1,0 +1,90 @@
+"""`eval_jaxpr` in traced functions: a call for compiled functions, the operations for jaxprs and traces of programs."""
+
+from __future__ import annotations
+
+import textwrap
+
+from tests.jax.test_jax_hook import lines as printed
+
+_PROGRAM = """
+import jax, jax.numpy as jnp, numpy as np
+from jax import lax
+
+def function(x, y):
+    z = jnp.sin(x) * y
+    for _ in range(3):
+        z = jnp.cos(z) + x * z
+    return z, x, 2 * jnp.sum(z)
+
+args = jnp.array([0.5, 1.5, 0.7]), jnp.float32(1.3)
+closed = jax.make_jaxpr(function)(*args)
+evaluated = jax.core.jaxpr_as_fun(closed)
+
+def loss(f):
+    return lambda x, y: sum(jnp.sum(z) for z in f(x, y))
+
+def scanned(f):
+    return lambda x, y: lax.scan(lambda c, _: (f(c, y)[0], f(c, y)[2]), x, None, 4)
+"""
+
+
+def _printed(program: str) -> list[str]:
+    return printed(_PROGRAM + textwrap.dedent(program))
+
+
+def test_a_jaxpr_that_is_evaluated_in_a_compiled_function_is_a_call() -> None:
+    """Its derivatives and mappings are those of the function."""
+    program = """
+        twice = lambda x, y: evaluated(x, y)[0] + evaluated(y * x, y)[0]
+        names = lambda jaxpr: [eqn.primitive.name for eqn in jaxpr.eqns]
+        print(names(jax.jit(twice).trace(*args).jaxpr), names(jax.make_jaxpr(twice)(*args)).count("cos"))
+        for transformed in (
+            lambda f: f,
+            lambda f: jax.grad(loss(f), (0, 1)),
+            lambda f: lambda x, y: jax.jvp(lambda x: f(x, y), (x,), (y * x,)),
+            lambda f: lambda x, y: jax.vmap(jax.grad(loss(f)), (0, None))(jnp.stack([x, y * x]), y),
+            lambda f: jax.hessian(loss(f)),
+            lambda f: jax.grad(loss(scanned(f))),
+        ):
+            found, wanted = (jax.tree.leaves(jax.jit(transformed(f))(*args)) for f in (evaluated, function))
+            print(all(np.allclose(a, b, rtol=1e-5) for a, b in zip(found, wanted, strict=True)), end=" ")
+        """
+    assert _printed(program) == ["['jit', 'mul', 'jit', 'add'] 6", "True True True True True True "]
+
+
+def test_weak_types_of_an_evaluated_jaxpr_follow_its_operands() -> None:
+    program = """
+        closed = jax.make_jaxpr(lambda x: (jnp.sin(jnp.cos(jnp.sin(jnp.cos(x)))) * x + x - x, x))(1.0)
+        weak = []
+        def f(x):
+            weak.append([y.weak_type for y in jax.core.eval_jaxpr(closed.jaxpr, closed.consts, x)])
+            return x
+        jax.jit(f)(1.0), jax.jit(f)(jnp.float32(1))
+        print(weak)
+        """
+    assert _printed(program) == ["[[True, True], [False, False]]"]
+
+
+def test_traces_of_programs_process_the_operations_of_an_evaluated_jaxpr() -> None:
+    program = """
+        from jax._src import core
+
+        class Names(core.Trace):
+            found = []
+            def process_primitive(self, primitive, tracers, params):
+                self.found.append(primitive.name)
+                with core.set_current_trace(self.parent_trace):
+                    return primitive.bind(*[getattr(x, "value", x) for x in tracers], **params)
+
+        @jax.jit
+        def f(x, y):
+            with core.take_current_trace() as parent:
+                trace = Names()
+                trace.parent_trace = parent
+                with core.set_current_trace(trace):
+                    return evaluated(x, y)[2]
+
+        f(*args)
+        print(sorted({*Names.found}))
+        """
+    assert _printed(program) == ["['add', 'broadcast_in_dim', 'cos', 'mul', 'reduce_sum', 'sin']"]
