@@ -407,7 +407,7 @@ def test_pure_calls_run_only_if_needed() -> None:
 
 
 def test_traced_again_it_is_not_compiled_again() -> None:
-    from tinyxla.api.jit import compiled
+    from tinyxla.api.executables import _compiled  # pyright: ignore[reportPrivateUsage]
 
     def step(c: Any, x: Any) -> Any:
         tx.debug.print("{c}", c=c)
@@ -415,15 +415,9 @@ def test_traced_again_it_is_not_compiled_again() -> None:
 
     with np.printoptions():
         tx.lax.scan(step, 0.0, X)
-        before = compiled_programs(compiled)
+        before = _compiled.cache_info().misses
         tx.lax.scan(step, 0.0, X)
-        assert compiled_programs(compiled) == before
-
-
-def compiled_programs(compiled: Any) -> int:
-    import tinyxla.api.jit as compilation
-
-    return getattr(compilation, "_compiled", compiled).cache_info().misses
+        assert _compiled.cache_info().misses == before
 
 
 def test_text() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import tinyxla as tx
 from tests.support import compositions
-from tinyxla.api import jit
+from tinyxla.api import executables
 from tinyxla.backends import Executable, compile_module
 from tinyxla.hlo import Computation, Module
 from tinyxla.ops import dynamic_slices, elementwise
@@ -76,7 +76,7 @@ def test_as_in_jax(function: str, first: str) -> None:
 @pytest.mark.sample(every=3)
 @by_first(INTERPRETED)
 def test_interpreted_as_in_jax(function: str, first: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jit, "_compiled", _interpreted)
+    monkeypatch.setattr(executables, "_compiled", _interpreted)
     assert not wrong_ones(INTERPRETED, function, first)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tinyxla as tx
-from tinyxla.api import jit
+from tinyxla.api import executables
 from tinyxla.backends.tiered import TieredExecutable
 
 tnp = tx.numpy
@@ -31,13 +31,13 @@ def interpreted_first() -> Iterator[None]:
 def compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """The compiler waits for this event."""
     may_begin = threading.Event()
-    compile_module = jit.compile_module
+    compile_module = executables.compile_module
 
     def later(module: Any, donated: Any) -> Any:
         assert may_begin.wait(60)
         return compile_module(module, donated=donated)
 
-    monkeypatch.setattr(jit, "compile_module", later)
+    monkeypatch.setattr(executables, "compile_module", later)
     yield may_begin
     may_begin.set()
 
@@ -125,7 +125,7 @@ def test_errors_of_the_compiler_are_raised(monkeypatch: pytest.MonkeyPatch) -> N
     def fail(module: Any, donated: Any) -> Any:
         raise MemoryError("no room for the code")
 
-    monkeypatch.setattr(jit, "compile_module", fail)
+    monkeypatch.setattr(executables, "compile_module", fail)
     function = tx.jit(lambda x: x + 1)
     executable_of(function, X)._task.wait()
     for _ in range(2):

@@ -172,7 +172,7 @@ def _interpreted(function: Function) -> Function:
         return compile_module(Module(computation.name, computation), "interpreter")
 
     def call(*arrays: Any) -> Any:
-        with mock.patch("tinyxla.api.jit._compiled", compiled):
+        with mock.patch("tinyxla.api.executables._compiled", compiled):
             return function(*arrays)
 
     return call

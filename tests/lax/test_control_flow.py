@@ -288,7 +288,7 @@ def test_what_a_loop_captures_may_be_differentiated_and_mapped() -> None:
 
 def test_other_arrays_make_no_other_program() -> None:
     """What a body closes over is an operand: equal programs share an executable."""
-    from tinyxla.api.jit import _compiled  # pyright: ignore[reportPrivateUsage]
+    from tinyxla.api.executables import _compiled  # pyright: ignore[reportPrivateUsage]
 
     def total(table: Any) -> Any:
         return lax.fori_loop(0, 3, lambda i, c: c + table[i], np.float32(0))

@@ -17,7 +17,7 @@ import pytest
 from jax import ad_checkpoint, custom_batching, custom_derivatives  # noqa: F401 - attributes of jax once imported
 
 import tinyxla as tx
-from tinyxla.api import jit
+from tinyxla.api import executables
 
 V = np.float32([0.5, -1.25, 2.0])
 A = np.float32([[4, 1, 0], [1, 3, 0.5], [0, 0.5, 2]])
@@ -417,8 +417,8 @@ def test_methods() -> None:
 
 def test_equal_programs_are_compiled_once(monkeypatch: Any) -> None:
     compiled: list[str] = []
-    compile_module = jit.compile_module
-    monkeypatch.setattr(jit, "compile_module", lambda m, **o: compiled.append(m.name) or compile_module(m, **o))
+    compile_module = executables.compile_module
+    monkeypatch.setattr(executables, "compile_module", lambda m, **o: compiled.append(m.name) or compile_module(m, **o))
     f = by_vjp(tx)
 
     def run() -> None:

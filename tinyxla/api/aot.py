@@ -20,7 +20,7 @@ from tinyxla.transforms.key_arrays import KeyArray
 from tinyxla.util.wording import counted
 
 if TYPE_CHECKING:
-    from tinyxla.api.jit import Program
+    from tinyxla.api.programs import Program
     from tinyxla.compiler.report import Machine, ProcessCost, Report
     from tinyxla.profiler import Profile
 

@@ -6,78 +6,57 @@ element type, shape and weakness, so a call is looked up by the pytree structure
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
-import reprlib
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from types import CodeType, FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, cast, overload
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, overload
 
 import numpy as np
 
 from tinyxla.api import compile_log
 from tinyxla.api.aot import Lowered, Traced
 from tinyxla.api.compiler_options import check_compiler_options
+from tinyxla.api.executables import forget_executables, set_observer
 from tinyxla.api.functions import (
     Function,
     ShapeDtypeStruct,
     argument_names,
     as_argument,
-    as_integers,
-    check_callable,
     name_of,
     no_array,
     only_described,
     parameter_names,
-    trace_tree,
+)
+from tinyxla.api.jit_arguments import (
+    check_constrained,
+    check_flags,
+    check_one_place,
+    check_static,
+    chosen_arguments,
+    not_comparable,
+    split_positions,
 )
 from tinyxla.api.kept_traces import forget_traces
 from tinyxla.api.per_function import PerFunction
-from tinyxla.backends import Executable, compile_module, default_backend, forget_kernels, load_compiler
-from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, NestingError, TinyxlaError, WorkError, warn
-from tinyxla.hlo import Computation, Module
-from tinyxla.ops.distributed.communication import Communication
-from tinyxla.ops.dynamic_sizes import has_dynamic_sizes
-from tinyxla.ops.op import Op
-from tinyxla.partitioning.array import ShardedArray, layout_of, shown
-from tinyxla.partitioning.common_meshes import translated
-from tinyxla.partitioning.execution import (
-    DeviceProgram,
-    device_program,
-    is_over,
-    is_placed,
-    layouts_over,
-    memory_kinds_of,
-    mesh_of,
-    on_mesh,
-    partitioned,
-    process_program,
-    resharded,
-)
-from tinyxla.partitioning.memory_kinds import kinds_of_results, says_memory_kinds
+from tinyxla.api.programs import DonatingProgram, PartitionedProgram, Program
+from tinyxla.backends import Executable, forget_kernels, load_compiler
+from tinyxla.errors import ArgumentError, DTypeError, NestingError, TinyxlaError, WorkError
+from tinyxla.partitioning.array import ShardedArray, layout_of
+from tinyxla.partitioning.execution import mesh_of
+from tinyxla.partitioning.memory_kinds import says_memory_kinds
 from tinyxla.partitioning.placement import check_agrees, is_placement, placed, says_where
-from tinyxla.runtime.allocation import rarely_collected
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
-from tinyxla.tracing.array import (
-    Array,
-    ConcreteArray,
-    delete_all,
-    described_signature,
-    signature_of,
-    without_memory,
-    wrap_dense,
-)
-from tinyxla.tracing.axis_types import explicit_axes
+from tinyxla.tracing.array import Array, ConcreteArray, described_signature
 from tinyxla.tracing.cache_keys import hashable
-from tinyxla.tracing.config import cached_by_options, config, options_of_traces
-from tinyxla.tracing.core import Interpreted, Tracer, check_computation, set_compute_large, state, unwanted
+from tinyxla.tracing.config import config, options_of_traces
+from tinyxla.tracing.core import Tracer, check_computation, state, unwanted
 from tinyxla.tracing.device import Device, check_device, check_placement, default_device
 from tinyxla.tracing.float_zeros import is_float0, without_float0
-from tinyxla.tracing.meshes import AbstractMesh, Mesh, context
+from tinyxla.tracing.meshes import context
 from tinyxla.tracing.promotion import as_array
 from tinyxla.tracing.references import (
     OuterReferenceError,
@@ -93,339 +72,24 @@ from tinyxla.tracing.references import (
     values_of,
     write_all,
 )
-from tinyxla.tracing.shardings import (
-    NamedSharding,
-    PartitionSpec,
-    Sharding,
-    SingleDeviceSharding,
-    Spec,
-    layout_on,
-    spec_of,
-)
+from tinyxla.tracing.shardings import SingleDeviceSharding, layout_on
 from tinyxla.tracing.signatures import P, R
 from tinyxla.tracing.transfers import check_host_values
-from tinyxla.transforms import call
-from tinyxla.transforms.calls import grouped, set_execute
-from tinyxla.transforms.computations import clear_transformed, effects, program_of_op, run
+from tinyxla.transforms.computations import clear_transformed
 from tinyxla.transforms.reverse import TapeTracer
 from tinyxla.util.tracebacks import PACKAGE, boundary, filter_error
 from tinyxla.util.wrapping import Described, wraps
 
-if TYPE_CHECKING:
-    from tinyxla.compiler.report import ProcessCost
-
 Rest = ParamSpec("Rest")  # the parameters of a method but the first
-
-
-class Program:
-    """A traced function: its computation, what it captured, and how arguments and results are put together."""
-
-    def __init__(
-        self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], structure: pytrees.TreeDef
-    ) -> None:
-        made, captured, weak, tree = rarely_collected(
-            lambda: trace_tree(function, args, kwargs, names=lambda: parameter_names(function, args, kwargs))
-        )
-        self.structure = structure  # of the arguments
-        self.has_kwargs = bool(kwargs)  # else the structure is that of the positional ones alone
-        self.weak = weak
-        self.weak_arguments = [bool(getattr(x, "weak_type", False)) for x in pytrees.leaves((args, kwargs))]
-        self.computation: Computation = made
-        self.captured: list[Interpreted] = captured
-        self.tree = tree
-        self._is_single = tree.is_leaf()
-        self.donate_argnums: tuple[int, ...] = ()  # the numbers of arrays among the arguments
-        self.runs = False  # by itself, for arrays; else it becomes an op of what surrounds the call
-        self._executable: Executable | None = None
-        shapes = [x.array_shape for x in made.outputs]
-        self._results = [(w, signature_of(x.dtype, x.dimensions, w)) for w, x in zip(weak, shapes, strict=True)]
-
-    @property
-    def executable(self) -> Executable:
-        if self._executable is None:
-            self._executable = compile_log.noting_shared(self.computation, compiled(self.computation))
-        return self._executable
-
-    @property
-    def lowered(self) -> Computation:
-        """What is compiled."""
-        return self.computation
-
-    is_over_mesh = False
-    moves = False  # arguments that are over another mesh, where it is called by itself
-
-    @property
-    def shares_process(self) -> bool:
-        """Whether devices of it share a process."""
-        return False
-
-    @property
-    def communication(self) -> Communication:
-        """What a device sends and receives, if each is a process."""
-        return Communication()
-
-    @functools.cached_property
-    def process_cost(self) -> ProcessCost:
-        """What a call costs a process, if each device is one."""
-        return self._process_cost(self.computation, 1)
-
-    def _process_cost(self, computation: Computation, processes: int) -> ProcessCost:
-        from tinyxla.partitioning.simulation import process_cost  # here, since few programs need it
-
-        return rarely_collected(lambda: process_cost(computation, processes))
-
-    @property
-    def shardings(self) -> tuple[list[Sharding], list[Sharding]]:
-        """Those of the arguments, and of the results."""
-        return [SingleDeviceSharding()] * self.structure.num_leaves, [SingleDeviceSharding()] * len(self.weak)
-
-    def arguments(self, arrays: Sequence[Array]) -> list[Any]:
-        """Arrays as the program takes them."""
-        for x in arrays:
-            if isinstance(x, ShardedArray) and not x.mesh.is_first_device:
-                raise ArgumentError(
-                    f"{self.computation.name}: an argument of shape {x.shape} must have the sharding "
-                    f"{SingleDeviceSharding()}, but has {x.sharding}; use device_put, or lower it for such an argument."
-                )
-        concrete = [x.concrete("A compiled program") for x in arrays]
-        for x in concrete:
-            x.signature()
-        return concrete
-
-    def run(self, leaves: Sequence[ConcreteArray]) -> Any:
-        """The results for concrete arguments, whose signatures have been asked for: so they are dense."""
-        return self._wrapped((self._executable or self.executable)([x._value for x in leaves]))  # pyright: ignore[reportPrivateUsage]
-
-    def _wrapped(self, outputs: Sequence[np.ndarray[Any, Any]]) -> Any:
-        arrays = [
-            wrap_dense(value, weak, signature)
-            for value, (weak, signature) in zip(outputs, self._results)  # noqa: B905 - strict takes time
-        ]
-        return arrays[0] if self._is_single else self.tree.unflatten(arrays)
-
-    def through(self, executable: Executable) -> Program:
-        """The same program, run by another executable."""
-        made = copy.copy(self)
-        made._executable = executable
-        return made
-
-    def apply(self, leaves: Sequence[Array], inline: bool = False) -> Any:
-        """The results as one op of the surrounding trace; with `inline` by its own ops."""
-        operands = [*leaves, *self.captured]
-        outputs = run(self.computation, operands) if inline else call(*operands, to_apply=self.computation)
-        return pytrees.unflatten(self.tree, [x.with_weak_type(w) for x, w in zip(outputs, self.weak, strict=True)])
-
-
-class DonatingProgram(Program):
-    """A program that may overwrite arguments of the user's: those of the numbers `donated`, each of which has the shape
-    and type of a result. A call deletes them."""
-
-    def __init__(self, program: Program, flags: Sequence[bool]) -> None:
-        self.__dict__.update(program.__dict__)
-        self.donate_argnums = tuple(k for k, is_donated in enumerate(flags) if is_donated)
-        results = [x.array_shape for x in self.computation.outputs]
-        self.donated: list[int] = []
-        kept: list[Shape] = []
-        for k, (parameter, is_donated) in enumerate(zip(self.computation.parameters, flags, strict=False)):
-            if is_donated and parameter.array_shape in results:
-                results.remove(parameter.array_shape)
-                self.donated.append(k)
-            elif is_donated:
-                kept.append(parameter.array_shape)
-        if kept:
-            warn(
-                f"Some donated buffers were not usable: {', '.join(map(str, kept))}. No result of "
-                f"{self.computation.name} has such a shape and type to write over it, so these arguments stay; donate "
-                "others."
-            )
-        donated = [self.computation.parameters[k].array_shape for k in self.donated]
-        self._remains = [without_memory(x.dtype, x.dimensions) for x in donated]
-
-    @property
-    def executable(self) -> Executable:
-        if self._executable is None:
-            made = compiled(self.computation, tuple(self.donated))
-            self._executable = compile_log.noting_shared(self.computation, made)
-        return self._executable
-
-    def run(self, leaves: Sequence[ConcreteArray]) -> Any:
-        executable = self._executable or self.executable
-        values = [x._value for x in leaves]  # pyright: ignore[reportPrivateUsage]
-        delete_all([leaves[k] for k in self.donated], self._remains)
-        return self._wrapped(executable(values))
-
-    def through(self, executable: Executable) -> Program:
-        """The same, but not donating: for what runs the program several times."""
-        made = Program.__new__(Program)
-        made.__dict__.update(self.__dict__, _executable=executable)
-        return made
-
-
-class PartitionedProgram(Program):
-    """A program over a mesh of several devices, for arguments with certain shardings: its arrays are sharded. A call
-    deletes arguments that are `donated`, if a result has their shape, type and sharding. Over an abstract mesh it can
-    be looked at, and does not run."""
-
-    is_over_mesh = True
-
-    def __init__(self, program: Program, mesh: AbstractMesh, leaves: Sequence[Any], donated: Sequence[bool]) -> None:
-        self.__dict__.update(program.__dict__)
-        self.donate_argnums = tuple(k for k, is_donated in enumerate(donated) if is_donated)
-        self.mesh = mesh
-        self._specs, self._meshes = layouts_over((*leaves, *self.captured), mesh, self.computation)
-        self._owners: Sequence[Any] = self._meshes or (mesh,) * len(self._specs)  # the meshes of the arguments
-        self.are_placed = [is_placed(x) for x in leaves]
-        self._are_over_mesh = not self._meshes and all(is_over(x, mesh) for x in (*leaves, *self.captured))
-        self._explicit = explicit_axes(mesh)
-        self._kinds = memory_kinds_of((*leaves, *self.captured))
-        self.runs = True
-
-    @property
-    def _device(self) -> DeviceProgram:
-        return device_program(self.computation, self.mesh, self._specs, self._explicit, self._meshes)
-
-    @property
-    def _inputs(self) -> list[tuple[AbstractMesh, Spec]]:
-        """The meshes of the arguments, and how they are split over these."""
-        return list(zip(self._owners, self._specs, strict=True))
-
-    @property
-    def specs(self) -> tuple[tuple[Spec, ...], tuple[Spec, ...]]:
-        """How arguments and results are split over the mesh, as far as its axes can say it."""
-        given, results = (
-            tuple(translated(spec, owner, self.mesh) or ((),) * len(spec) for owner, spec in side)
-            for side in (self._inputs, self._device.layouts)
-        )
-        return given, results
-
-    @property
-    def executable(self) -> Executable:
-        if self._executable is None:
-            if not isinstance(self.mesh, Mesh):
-                raise ArgumentError(
-                    f"compile: {self.computation.name} is partitioned over {self.mesh}, which has no devices; lower it "
-                    "for arrays over a Mesh to run it."
-                )
-            program = partitioned(
-                self.computation, self.mesh, self._specs, tuple(self.weak), self._explicit, self._kinds, self._meshes
-            )
-            self._sharded_results = program.results
-            self._executable = program.executable
-        return self._executable
-
-    @property
-    def lowered(self) -> Computation:
-        """The program of each device."""
-        return self._device.computation
-
-    @property
-    def communication(self) -> Communication:
-        return self.process_cost.communication
-
-    @property
-    def shares_process(self) -> bool:
-        return any(count > 1 for count in self.mesh.blocks.lanes)
-
-    @functools.cached_property
-    def process_cost(self) -> ProcessCost:
-        program = process_program(self._device, self._inputs, is_of_lanes=False)  # each device is a process
-        return self._process_cost(program, self.mesh.size)
-
-    @property
-    def shardings(self) -> tuple[list[Sharding], list[Sharding]]:
-        count = self.structure.num_leaves
-        kinds = (self._kinds or [None] * count)[:count], kinds_of_results(self.computation, self._kinds)
-        layouts = (self._inputs[:count], self._device.layouts)
-        given, results = (
-            [shown(NamedSharding(owner, spec_of(x), memory_kind=k)) for (owner, x), k in zip(*side, strict=True)]
-            for side in zip(layouts, kinds, strict=True)
-        )
-        return given, results
-
-    def arguments(self, arrays: Sequence[Array]) -> list[Any]:
-        kinds = self._kinds or (None,) * len(arrays)
-        pairs = zip(self._inputs, kinds, arrays, strict=False)
-        layouts = [NamedSharding(owner, spec_of(spec), memory_kind=kind) for (owner, spec), kind, _ in pairs]
-        if not self.moves and self._are_over_mesh:
-            check_agrees(self.computation.name, list(arrays), layouts)
-        return [resharded(x, layout) for x, layout in zip(arrays, layouts, strict=True)]
-
-    def run(self, leaves: Sequence[Any]) -> Any:
-        executable = self._executable or self.executable
-        is_ready = self._are_over_mesh
-        pairs = zip((*leaves, *self.captured), self._owners, strict=True)
-        found = executable(
-            [(x if is_ready and type(x) is ShardedArray else on_mesh(x, mesh)).block for x, mesh in pairs]
-        )
-        arrays = [result.array(block) for result, block in zip(self._sharded_results, found, strict=True)]
-        signatures = {x.signature() for x in arrays} if self.donate_argnums else ()
-        for k in self.donate_argnums:
-            if leaves[k].signature() in signatures:
-                leaves[k].delete()
-        return arrays[0] if self._is_single else self.tree.unflatten(arrays)
-
-
-def compiled(computation: Computation, donated: tuple[int, ...] = ()) -> Executable:
-    """The executable of a computation, which may overwrite some arguments; equal computations share one."""
-    found = _compiled(computation, config.interpret_first, donated)
-    return found if _observer is None else _observer(found)
-
-
-_observer: Callable[[Executable], Executable] | None = None
 
 
 def observe(observer: Callable[[Executable], Executable] | None) -> None:
     """Let `observer(executable)` run in place of each executable, until this is called with None."""
-    global _observer
-    _observer = observer
+    set_observer(observer)
     for function in _all_functions():
         function.forget_executables()
     for programs in _shared.values():
         _forget_executables(programs.by_key)
-
-
-@cached_by_options(4096)
-def _compiled(computation: Computation, interpret_first: bool, donated: tuple[int, ...]) -> Executable:
-    _check_compilable(computation)
-    module = Module(computation.name, computation)
-
-    def compile() -> Executable:
-        return compile_log.compiled(
-            computation, lambda: rarely_collected(lambda: compile_module(module, donated=donated))
-        )
-
-    if not interpret_first or default_backend() == "interpreter" or has_dynamic_sizes(computation):
-        return compile()
-    from tinyxla.backends.tiered import TieredExecutable  # here, since few programs need it
-
-    return cast(Executable, TieredExecutable(computation, compile))
-
-
-def _check_compilable(computation: Computation) -> None:
-    """An error for a callback that must not be in a compiled program, which its function says."""
-    for x in effects(computation):
-        refuse = getattr(getattr(x.attributes, "function", None), "refuse_compilation", None)
-        if refuse is not None:
-            refuse()
-        for inner in x.computations():
-            _check_compilable(inner)
-
-
-def _execute(*operands: Any, to_apply: Computation) -> Any:
-    results = compiled(to_apply)([np.ascontiguousarray(x) if np.ndim(x) else np.asarray(x) for x in operands])
-    return grouped(to_apply, results)
-
-
-set_execute(_execute)
-
-
-def _compute_large(op: Op, values: Sequence[Any], attributes: dict[str, Any]) -> Any:
-    """An op alone, as a program."""
-    program = program_of_op(op, tuple(map(Shape.of, values)), tuple(attributes.items()))
-    return _execute(*values, to_apply=program)
-
-
-set_compute_large(_compute_large)
 
 
 class _Programs(NamedTuple):
@@ -658,51 +322,58 @@ class Jitted(Described, Generic[P, R]):
             program = self._programs.get(key)
         except Exception as error:
             for where, _, value in static:
-                _check_static(where, value, self.__name__)
+                check_static(where, value, self.__name__)
             if static and not isinstance(error, TinyxlaError):
-                raise _not_comparable(self.__name__, static, error) from error
+                raise not_comparable(self.__name__, static, error) from error
             raise
         if program is None:
-            whole = pytrees.unflatten(treedef, leaves)
-            given, others = whole if named else (whole, {})
-            if config.no_tracing:
-                raise WorkError(
-                    f"jit of {self.__name__}: it is traced for a call, but the option no_tracing says that nothing is; "
-                    "explain_cache_misses says why it is."
-                )
-            program = compile_log.traced(
-                self.__name__,
-                lambda: Program(self._with_static(len(args), static), given, others, treedef),
-                lambda program: program.computation,
-            )
-            if config.explain_cache_misses:
-                self._explain(key, argument_names(positional, named))
-            traced = [x for x in program.captured if isinstance(x, Tracer)]
-            mesh = mesh_of(
-                leaves,
-                program.computation,
-                lambda: parameter_names(self._function, given, others),
-                program.captured,
-            )
-            mesh = mesh or context.programs
-            if mesh is None and says_memory_kinds(program.computation):
-                mesh = layout_on(default_device()).mesh
-            if mesh is not None and not (traced or axes):
-                program = PartitionedProgram(program, mesh, leaves, self._donated_leaves(len(args), positional, named))
-            elif (self._donated or self._donated_names) and not (traced or axes or _checks_values()):
-                program = DonatingProgram(program, self._donated_leaves(len(args), positional, named))
-            if not traced:  # what it captured belongs to a trace that will end
+            program = self._traced(key, len(args), positional, named, leaves)
+            if not any(isinstance(x, Tracer) for x in program.captured):  # which belong to a trace that will end
                 have_values = all(type(x) is int for x in signatures)
                 program.runs = have_values and not (axes and program.computation.axis_names)
                 is_usual = not (axes or state.kinds or config.special)
                 if have_values and is_usual:  # first: an interrupt between must not make it slow
-                    label = (static, *named) if kwargs or self._static or self._static_names else ()
-                    arrays = (*positional, *named.values())
-                    if None in _with_signatures(arrays)[1]:
-                        label = (label, pytrees.flatten(arrays)[1])
-                    self._by_signatures[label, context.number, *signatures] = program
+                    self._by_signatures[self._label(positional, named, static), context.number, *signatures] = program
                 self._programs[key] = program
         return program, leaves
+
+    def _traced(
+        self, key: Any, count: int, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]
+    ) -> Program:
+        """A new program for the arguments that are not static, of `count` that were given by position, and for their
+        leaves: for one device or over a mesh."""
+        static, _, (axes, *_), _, treedef, *_ = key
+        whole = pytrees.unflatten(treedef, leaves)
+        given, others = whole if kwargs else (whole, {})
+        if config.no_tracing:
+            raise WorkError(
+                f"jit of {self.__name__}: it is traced for a call, but the option no_tracing says that nothing is; "
+                "explain_cache_misses says why it is."
+            )
+        program = compile_log.traced(
+            self.__name__,
+            lambda: Program(self._with_static(count, static), given, others, treedef),
+            lambda program: program.computation,
+        )
+        if config.explain_cache_misses:
+            self._explain(key, argument_names(args, kwargs))
+        names = lambda: parameter_names(self._function, given, others)  # noqa: E731
+        mesh = mesh_of(leaves, program.computation, names, program.captured) or context.programs
+        if mesh is None and says_memory_kinds(program.computation):
+            mesh = layout_on(default_device()).mesh
+        if axes or any(isinstance(x, Tracer) for x in program.captured):
+            return program
+        if mesh is not None:
+            return PartitionedProgram(program, mesh, leaves, self._donated_leaves(count, args, kwargs))
+        if (self._donated or self._donated_names) and not _checks_values():
+            return DonatingProgram(program, self._donated_leaves(count, args, kwargs))
+        return program
+
+    def _label(self, args: tuple[Any, ...], kwargs: dict[str, Any], static: Any) -> Any:
+        """What `__call__` looks a program up by besides signatures."""
+        label = (static, *kwargs) if kwargs or self._static or self._static_names else ()
+        arrays = (*args, *kwargs.values())
+        return (label, pytrees.flatten(arrays)[1]) if None in _with_signatures(arrays)[1] else label
 
     def _explain(self, key: Any, names: list[str]) -> None:
         """Log why there is no program of that key yet; `names` are those of the arrays among the arguments."""
@@ -720,7 +391,7 @@ class Jitted(Described, Generic[P, R]):
         named = {name: kwargs[name] for name in sorted(kwargs)} if len(kwargs) > 1 else kwargs
         if not (self._static or self._static_names):
             return args, named, ()
-        held, free = _positions(self._static, len(args))
+        held, free = split_positions(self._static, len(args))
         static = tuple([(n, type(args[n]), args[n]) for n in held])
         if kwargs:
             static += tuple([(name, type(x), x) for name, x in named.items() if name in self._static_names])
@@ -746,8 +417,8 @@ class Jitted(Described, Generic[P, R]):
 
     def _donated_leaves(self, count: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[bool]:
         """Whether each leaf of the arguments that are not static, of `count` that were given, is donated."""
-        donated, _ = _positions(self._donated, count)
-        _, numbers = _positions(self._static, count)
+        donated, _ = split_positions(self._donated, count)
+        _, numbers = split_positions(self._static, count)
         marked = tuple(pytrees.map_tree(lambda _, n=n: n in donated, x) for n, x in zip(numbers, args, strict=True))
         names = self._donated_names
         named = {name: pytrees.map_tree(lambda _, name=name: name in names, x) for name, x in kwargs.items()}
@@ -947,7 +618,9 @@ class PlacingJitted(Jitted[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         placed_args: Any = self._placed_arguments(args, kwargs)
         found = super().__call__(*placed_args, **kwargs)
-        for n in _positions(self._donated, len(args))[0]:  # what was donated may have moved to another array before
+        for n in split_positions(self._donated, len(args))[
+            0
+        ]:  # what was donated may have moved to another array before
             pairs: Any = zip(pytrees.leaves(args[n]), pytrees.leaves(placed_args[n]), strict=True)
             for given, used in pairs:
                 if given is not used and all(isinstance(x, Array) for x in (given, used)) and used.is_deleted():
@@ -974,7 +647,7 @@ class PlacingJitted(Jitted[P, R]):
                 "passed by name."
             )
         what = f"jit of {self.__name__}: in_shardings"
-        static, free = _positions(self._static, len(args))
+        static, free = split_positions(self._static, len(args))
         dynamic = tuple(args[n] for n in free)
         if not self._moves:
             check_agrees(what, dynamic, self.in_shardings, moves_whole=True)
@@ -1017,13 +690,6 @@ def _with_signatures(leaves: Sequence[Any]) -> tuple[Sequence[Any], list[int | N
     return leaves, signatures
 
 
-@functools.lru_cache(1024)
-def _positions(numbers: frozenset[int], count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Which of `count` positions are among `numbers`, of which negative ones count from the end, and which are not."""
-    chosen = {n % count for n in numbers if -count <= n < count}
-    return tuple(sorted(chosen)), tuple(n for n in range(count) if n not in chosen)
-
-
 def _signature(x: Any) -> Any:
     if isinstance(x, ConcreteArray | ShardedArray):
         return x.signature()
@@ -1034,24 +700,6 @@ def _description(x: Any) -> ShapeDtypeStruct:
     """The shape, type and sharding of what only describes an array."""
     described = ShapeDtypeStruct.like(x)
     return described if layout_of(x) is None else described.update(sharding=x.sharding)
-
-
-def _check_static(where: int | str, value: Any, name: str) -> None:
-    try:
-        hash(value)
-    except TypeError:
-        raise ArgumentError(
-            f"jit of {name}: the static argument {where!r} is {reprlib.repr(value)} of type {type(value).__name__}, "
-            "which cannot be hashed; pass a tuple instead of a list, or an array as an argument that is not static."
-        ) from None
-
-
-def _not_comparable(name: str, static: tuple[Any, ...], error: Exception) -> ArgumentError:
-    types = ", ".join(kind.__name__ for _, kind, _ in static)
-    return ArgumentError(
-        f"jit of {name}: the static arguments ({types}) cannot be compared with those of earlier calls: __eq__ raised "
-        f"{type(error).__name__}; let it give True or False."
-    )
 
 
 @overload
@@ -1143,9 +791,9 @@ def jit(
     check_device("jit: device", device)
     check_placement("jit: in_shardings", in_shardings)
     check_placement("jit: out_shardings", out_shardings)
-    _check_flags(keep_unused=keep_unused, inline=inline)
+    check_flags(keep_unused=keep_unused, inline=inline)
     check_compiler_options(compiler_options)
-    _check_device(device, backend, in_shardings, out_shardings)
+    check_one_place(device, backend, in_shardings, out_shardings)
     check_constrained(in_shardings=in_shardings, out_shardings=out_shardings)
     load_compiler()
     if function is None:
@@ -1168,120 +816,6 @@ def jit(
     return Jitted(function, *static, *donated, inline=bool(inline))
 
 
-_Chosen = tuple[frozenset[int], frozenset[str]]  # arguments by position and by name
-
-
-def chosen_arguments(
-    function: Function, static_argnums: Any, static_argnames: Any, donate_argnums: Any, donate_argnames: Any
-) -> tuple[_Chosen, _Chosen]:
-    """The static arguments of a function that is to be compiled, and the donated ones.
-
-    Raises:
-        ArgumentError: it cannot be compiled.
-        AttributeValueError: an argument that is both.
-    """
-    check_callable("jit", function)
-    if isinstance(function, staticmethod):
-        raise ArgumentError(
-            f"jit of {name_of(function.__func__)}: it takes a function, but got a static method; put @staticmethod "  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-            "above @jit."
-        )
-    if inspect.isgeneratorfunction(function):
-        raise ArgumentError(
-            f"jit of {name_of(function)}: it is a generator, whose results are made after it returns; return a list of "
-            "them."
-        )
-    static = _chosen(function, "static", static_argnums, static_argnames)
-    donated = _chosen(function, "donate", donate_argnums, donate_argnames)
-    both = [*(static[0] & donated[0]), *(static[1] & donated[1])]
-    if both:
-        raise AttributeValueError(
-            f"jit of {name_of(function)}: the argument {both[0]!r} must not be both static and donated; only arrays "
-            "can be donated."
-        )
-    return static, donated
-
-
-def _check_device(device: Any, backend: Any, in_shardings: Any, out_shardings: Any) -> None:
-    """An error for two ways to say where a function runs."""
-    if device is not None and backend is not None:
-        raise ArgumentError(f"jit: there must not be both a device, {device!r}, and a backend, {backend!r}.")
-    for name, shardings in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):
-        if shardings is not None and not (device is backend is None):
-            where = f"the device {device!r}" if backend is None else f"the backend {backend!r}"
-            raise ArgumentError(f"jit: {name} must not be given together with {where}; leave one out.")
-
-
-def check_constrained(**shardings: Any) -> None:
-    """An error for a dimension that is left open where it is said how arguments or results are split."""
-    for name, given in shardings.items():
-        for x in pytrees.flatten_shown(given, is_placement)[0]:
-            spec = x.spec if isinstance(x, NamedSharding) else x if isinstance(x, PartitionSpec) else ()
-            if PartitionSpec.UNCONSTRAINED in spec:
-                raise ArgumentError(
-                    f"jit: {name} must say of each dimension how it is split, but {spec} leaves one open; use None for "
-                    "the whole sharding, or lax.with_sharding_constraint."
-                )
-
-
-def _check_flags(**flags: Any) -> None:
-    for name, value in flags.items():
-        if not isinstance(value, (bool, np.bool_)):
-            raise ArgumentError(f"jit: {name} must be True or False, but is {value!r}.")
-
-
-def _chosen(function: Function, what: str, argnums: Any, argnames: Any) -> _Chosen:
-    """The numbers and the names of arguments that `static_argnums` and `static_argnames`, or those of `donate`, say."""
-    numbers = set(as_integers(() if argnums is None else argnums, f"jit: {what}_argnums"))
-    names = set(_names(() if argnames is None else argnames, f"{what}_argnames"))
-    chosen = frozenset(numbers), frozenset(names)
-    if numbers or names:
-        _complete(function, what, numbers, names)
-    # Who gives both means them as they are: a wrapper's parameters need not be those of the function that it names.
-    return chosen if argnums is not None and argnames is not None else (frozenset(numbers), frozenset(names))
-
-
-def _names(given: Any, option: str) -> tuple[str, ...]:
-    """One name, or several, as a tuple."""
-    names: tuple[Any, ...] = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
-    for name in names:
-        if not isinstance(name, str):
-            raise ArgumentError(f"jit: {option} must be a name or a tuple of names, but is {given!r}.")
-    return names
-
-
-def _complete(function: Function, what: str, numbers: set[int], names: set[str]) -> None:
-    """Let an argument that is static (or donated) by position be so by name too, and the other way round."""
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
-        return
-    by_position = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
-    positional = [p.name for p in parameters if p.kind in by_position]
-    variadic = any(p.kind == inspect.Parameter.VAR_POSITIONAL for p in parameters)
-    has_others = any(p.kind == inspect.Parameter.VAR_KEYWORD for p in parameters)
-    kinds = {p.name: p.kind for p in parameters}
-    for name in names:
-        if kinds.get(name) in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL):
-            raise ArgumentError(
-                f"jit of {name_of(function)}: {what}_argnames has {name!r}, but this parameter is not passed by name; "
-                f"give its position in {what}_argnums."
-            )
-        if name not in kinds and not has_others:
-            raise ArgumentError(
-                f"jit of {name_of(function)}: {what}_argnames has {name!r}, but there is no such parameter."
-            )
-    for n in numbers:
-        if not variadic and not -len(positional) <= n < len(positional):
-            raise ArgumentError(
-                f"jit of {name_of(function)}: {what}_argnums has {n}, but it takes {len(positional)} positional "
-                "arguments."
-            )
-    named = {positional[n] for n in numbers if -len(positional) <= n < len(positional)}
-    numbers.update(k for k, name in enumerate(positional) if name in names)
-    names.update(named)
-
-
 def clear_caches() -> None:
     """Forget all compiled programs and kernels of this process. (The cache on disk stays.)
 
@@ -1291,6 +825,6 @@ def clear_caches() -> None:
     """
     _forget_programs()
     forget_traces()
-    _compiled.cache_clear()
+    forget_executables()
     clear_transformed()
     forget_kernels()

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.api.jit import compiled
+from tinyxla.api.executables import compiled
 from tinyxla.backends import Executable, compile_module
 from tinyxla.backends.layouts import compile_laid_out, dimension_orders
 from tinyxla.errors import ArgumentError

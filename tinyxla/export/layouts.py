@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from tinyxla.api.jit import PartitionedProgram, Program
+from tinyxla.api.programs import PartitionedProgram, Program
 from tinyxla.errors import ArgumentError, BytecodeError
 from tinyxla.partitioning.array import ShardedArray
 from tinyxla.partitioning.placement import placed

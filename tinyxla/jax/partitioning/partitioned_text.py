@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tinyxla.api.aot import Lowered
-from tinyxla.api.jit import PartitionedProgram
+from tinyxla.api.programs import PartitionedProgram
 from tinyxla.hlo import Computation, Instruction, Module
 from tinyxla.jax.partitioning.hlo_shardings import HloSharding
 from tinyxla.ops.host.custom_call import custom_call

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from tinyxla.api.jit import PlacingJitted, check_constrained, chosen_arguments, jit
+from tinyxla.api.jit import PlacingJitted, jit
+from tinyxla.api.jit_arguments import check_constrained, chosen_arguments
 from tinyxla.partitioning.placement import is_placement
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.device import check_placement
