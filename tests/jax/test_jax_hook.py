@@ -154,6 +154,8 @@ def test_loops_branches_and_calls_are_single_equations() -> None:
         print(scan.params["length"], scan.params["num_carry"], type(scan.params["jaxpr"]).__name__)
         got = jax.core.eval_jaxpr(closed.jaxpr, closed.consts, 1.0)
         print(all(jnp.allclose(a, b) for a, b in zip(got, jax.tree.leaves(program(1.0)))))
+        of_weak = jax.make_jaxpr(lambda x: x + 1)(2.0)
+        print([jax.core.eval_jaxpr(of_weak.jaxpr, (), jnp.asarray(2.0, t))[0].weak_type for t in (None, "float32")])
         opened = jax.extend.core.ClosedJaxpr(closed.jaxpr.replace(), closed.consts)
         again = jax.extend.core.jaxpr_as_fun(opened)  # a copy has no computation: primitives are bound one by one
         print(all(jnp.allclose(a, b) for a, b in zip(again(1.0), got)))
@@ -163,6 +165,7 @@ def test_loops_branches_and_calls_are_single_equations() -> None:
         "['scan', 'while', 'scan', 'gt', 'convert_element_type', 'cond', 'clamp', 'cond', 'jit', 'custom_jvp_call']",
         "3 1 ClosedJaxpr",
         "True",
+        "[True, False]",
         "True",
         "True",
     ]

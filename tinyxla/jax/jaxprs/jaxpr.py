@@ -249,7 +249,8 @@ class ClosedJaxpr:
 
 def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, propagate_source_info: bool = True) -> list[Any]:
     """The results of a jaxpr, as a list, for these values of its constants and inputs. Random keys are taken for their
-    words, which is what results are."""
+    words, which is what results are. Types are weak where they are in the jaxpr, unless it is for weak types of inputs
+    that are not."""
     if REF_EFFECT in jaxpr.effects:
         raise ArgumentError("eval_jaxpr: the jaxpr is of a function that uses a Ref: it can be looked at, but not run.")
     if len(args) != len(jaxpr.invars):
@@ -257,11 +258,11 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, propagate_source
     args = tuple(x.words if isinstance(x, KeyArray) else x for x in args)
     if jaxpr.computation is not None:
         operands = [as_array(x) for x in (*args, *consts)]
-        if not _is_call(jaxpr, operands):
-            return list(run(jaxpr.computation, operands))
-        outputs = results(call(*operands, to_apply=jaxpr.computation))
-        weak_types = _weak_types(jaxpr.computation, tuple(x.weak_type for x in operands))
-        return [x.with_weak_type(weak) for x, weak in zip(outputs, weak_types, strict=True)]
+        variables = (*jaxpr.invars, *jaxpr.constvars)
+        is_weak = all(x.weak_type or not _is_weak(v) for v, x in zip(variables, operands, strict=True))
+        outputs = (_called if _is_call(jaxpr, operands) else run)(jaxpr.computation, operands)
+        found = zip(jaxpr.outvars, outputs, strict=True)
+        return [x.with_weak_type(True) if is_weak and _is_weak(v) else x for v, x in found]
     values: dict[Var, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
 
     def read(atom: Atom) -> Any:
@@ -272,6 +273,10 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, propagate_source
         found = eqn.primitive.bind(*map(read, eqn.invars), **params)
         values.update(zip(eqn.outvars, found if eqn.primitive.multiple_results else [found], strict=True))
     return [as_array(read(v)) for v in jaxpr.outvars]
+
+
+def _is_weak(atom: Atom) -> bool:
+    return getattr(atom.aval, "weak_type", False)
 
 
 _MIN_CALLED = 8  # operations: fewer are recorded in the time of a call
@@ -289,6 +294,13 @@ def _is_call(jaxpr: Jaxpr, operands: Sequence[Any]) -> bool:
         and not isinstance(innermost(operands), ProgramTrace)
         and all(x.shape == a.shape and x.dtype == a.dtype for x, a in zip(operands, avals, strict=True))
     )
+
+
+def _called(computation: Computation, operands: Sequence[Any]) -> list[Any]:
+    """The results of a call, whose types are weak as those of the operations would be."""
+    outputs = results(call(*operands, to_apply=computation))
+    weak_types = _weak_types(computation, tuple(x.weak_type for x in operands))
+    return [x.with_weak_type(weak) for x, weak in zip(outputs, weak_types, strict=True)]
 
 
 @functools.lru_cache(1024)

@@ -1,7 +1,9 @@
 """`jax.experimental.hijax`."""
 
 from tinyxla.jax.jaxprs.avals import (
+    AbstractRef as AbstractRef,
     AbstractValue as AbstractValue,
+    ShapedArray as ShapedArray,
     Zero as Zero,
     instantiate_zeros as instantiate_zeros,
     is_undefined_primal as is_undefined_primal,
