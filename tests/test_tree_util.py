@@ -217,6 +217,8 @@ def test_registered_classes() -> None:
     assert (doubled[0].value, doubled[0].scale, doubled[1].value) == (2, 0.5, (4, 6))
     paths = [tree_util.keystr(path) for path, _ in tree_util.tree_leaves_with_path([Scaled(1, 0.5), Named((2, 3))])]
     assert paths == ["[0][<flat index 0>]", "[1].value[0]", "[1].value[1]"]
+    with pytest.raises(tinyxla.errors.ConcretizationError, match=r"it depends on the argument model\.value\[1\]\."):
+        tinyxla.jit(lambda model: bool(model.value[1]))(Named((2, 3)))
     assert tree_util.tree_structure(Scaled(1, 2.0)) != tree_util.tree_structure(Scaled(1, 3.0))
 
 

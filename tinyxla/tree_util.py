@@ -160,6 +160,15 @@ def _key(entry: optree.PyTreeEntry) -> Any:
     return entry.entry  # a class registered with keys gives them itself
 
 
+class _KeyedEntry(optree.FlattenedEntry):
+    """The step to a child of a class of one's own: errors write it as its key, `layer.w`."""
+
+    def codify(self, /, node: str = "") -> str:
+        if isinstance(self.entry, int):
+            return super().codify(node)
+        return f"{node}[{self.entry!r}]" if isinstance(self.entry, str) else f"{node}{self.entry}"
+
+
 # --- flattening -------------------------------------------------------------------------------------------------------
 
 
@@ -871,7 +880,7 @@ def register_pytree_node(
             raise PytreeError(f"register_pytree_node of {nodetype.__name__} takes functions, but got {function!r}.")
     named = None if flatten_with_keys_func is None else with_keys
     try:
-        pytrees.register_node(nodetype, flatten, unflatten_func, optree.FlattenedEntry, named)
+        pytrees.register_node(nodetype, flatten, unflatten_func, _KeyedEntry, named)
     except ValueError as error:
         raise PytreeError(f"register_pytree_node: {nodetype.__name__} is registered already: {error}") from None
 

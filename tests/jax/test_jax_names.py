@@ -199,6 +199,26 @@ def test_refs_among_arguments_of_custom_rules_scans_and_jaxprs() -> None:
     ]
 
 
+def test_tracers_arrays_and_types_print_as_in_jax() -> None:
+    assert printed("""
+        import jax, jax.numpy as jnp
+        x = jnp.ones(3)
+        for transform in (jax.jit, jax.grad, jax.vmap, lambda f: lambda x: jax.jvp(f, (x,), (x,))):
+            transform(lambda x: print(x) or x.sum())(x)
+        jax.jit(lambda k: print(k))(jax.random.key(0))
+        jax.vmap(lambda k: print(repr(k)))(jax.random.split(jax.random.key(0)))
+        print(type(x), jnp.float32, [jnp.bool_])
+        """) == [
+        "JitTracer(float32[3])",
+        "GradTracer(primal=[1. 1. 1.], typeof(tangent)=f32[3])",
+        "VmapTracer(aval=float32[], batched=float32[3])",
+        "JVPTracer(primal=[1. 1. 1.], tangent=[1. 1. 1.])",
+        "JitTracer(key<fry>[])",
+        "VmapTracer(aval=key<fry>[], batched=key<fry>[2])",
+        "<class 'jaxlib._jax.ArrayImpl'> <class 'jax.numpy.float32'> [<class 'jax.numpy.bool'>]",
+    ]
+
+
 def test_stages_tell_types_shardings_and_the_jaxpr() -> None:
     assert printed("""
         import jax, jax.numpy as jnp
@@ -389,7 +409,7 @@ def test_policies_of_checkpoints_are_asked_of_primitives() -> None:
         "['f32[3]', 'f32[3]', 'f32[]']",
         "['f32[3]', 'f32[]']",
         "[('remat2', True)] False",
-        "[Array(1., dtype=float32)] -1.0",
+        "[Array(1., dtype=float32, weak_type=True)] -1.0",
     ]
 
 

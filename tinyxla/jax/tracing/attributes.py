@@ -35,6 +35,7 @@ from tinyxla.jax.stages.stage_attributes import (
     traced_jaxpr,
 )
 from tinyxla.jax.tracing.gradient_refs import with_refs
+from tinyxla.jax.tracing.printed import set_printed
 from tinyxla.numpy.elementwise.ufuncs import ufunc
 from tinyxla.shapes.key_types import prng_key
 from tinyxla.tracing.array import Array
@@ -71,6 +72,7 @@ def _function_repr(self: Any) -> str:
 def set_attributes() -> None:
     """Give the classes these attributes, and generators of random bits their primitives."""
     record_generators()
+    set_printed()
     mark_filtered_tracebacks()
     define_option("debug_key_reuse", False)
     KeyArray._consumed = property(consumption)  # type: ignore[attr-defined]

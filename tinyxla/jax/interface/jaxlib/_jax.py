@@ -1,6 +1,7 @@
 """`jaxlib._jax`."""
 
 from tinyxla.api.jit import Jitted as PjitFunction
+from tinyxla.tracing.array import ConcreteArray as ArrayImpl
 from tinyxla.tracing.device import Device
 
-__all__ = ["Device", "PjitFunction"]
+__all__ = ["ArrayImpl", "Device", "PjitFunction"]
