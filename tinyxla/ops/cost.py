@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import elementwise, ops
 from tinyxla.shapes import AnyShape, Shape, TupleShape
@@ -19,7 +21,11 @@ TRANSCENDENTAL = frozenset(name for name, op in ops.items() if op.cost.is_transc
 def cost_of(computation: Computation) -> dict[str, float]:
     """The operations on numbers, those of them that are transcendental, and the bytes that are read and written."""
     flops = transcendentals = 0
-    for x in computation.instructions:
+    needed = {computation.root}
+    for x in reversed(computation.instructions):
+        if x not in needed:
+            continue  # dead code costs nothing
+        needed.update(x.operands)
         more = operations_of(x)
         flops, transcendentals = flops + more[0], transcendentals + more[1]
     moved = sum(map(bytes_of, [*computation.parameter_shapes, computation.root.shape]))
@@ -63,9 +69,17 @@ def _dot(x: Instruction) -> float:
 
 
 def _convolution(x: Instruction) -> float:
-    kernel = x.operands[1].array_shape
-    features = kernel.dimensions[x.attributes.dim_labels.rhs_spec[0]]
-    return 2 * _size(x.shape) * _size(kernel) // max(features, 1)
+    """As in XLA, products with padding and with the gaps of a dilated input do not count."""
+    labels = x.attributes.dim_labels
+    lengths, kernel, outputs = (shape.dimensions for shape in (*(y.array_shape for y in x.operands), x.array_shape))
+    positions = 1
+    for d, w in enumerate(x.attributes.window):
+        taps = np.arange(outputs[labels.out_spec[2 + d]])[:, None] * w.stride + np.arange(w.size) * w.window_dilation
+        places = taps - w.padding_low
+        inside = (places >= 0) & (places < lengths[labels.lhs_spec[2 + d]] * w.base_dilation)
+        positions *= int(np.count_nonzero(inside & (places % w.base_dilation == 0)))
+    features = math.prod(outputs[d] for d in labels.out_spec[:2])
+    return 2 * positions * features * kernel[labels.rhs_spec[1]]
 
 
 def _triangular_solve(x: Instruction) -> float:

@@ -6,6 +6,7 @@ from typing import Any
 
 from tinyxla.jax.jaxprs.avals import get_aval
 from tinyxla.numpy.types import ScalarType
+from tinyxla.partitioning.array import ShardedArray
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import GraphTracer
 from tinyxla.transforms.batch import BatchTracer
@@ -60,4 +61,5 @@ def set_printed() -> None:
     for kind, text in kinds.items():
         kind.__repr__ = kind.__str__ = text
     ScalarType.__repr__ = lambda self: f"<class 'jax.numpy.{self.__name__}'>"  # type: ignore[method-assign]
-    ConcreteArray.__module__, ConcreteArray.__name__, ConcreteArray.__qualname__ = "jaxlib._jax", *["ArrayImpl"] * 2
+    for array in (ConcreteArray, ShardedArray):
+        array.__module__, array.__name__, array.__qualname__ = "jaxlib._jax", "ArrayImpl", "ArrayImpl"
