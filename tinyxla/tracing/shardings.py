@@ -610,13 +610,13 @@ class NamedSharding(Sharding):
         return spec
 
     def with_rank(self, rank: int) -> NamedSharding:
-        """The same, with an entry in the spec for each dimension of an array.
+        """The same, with an entry in the spec for each dimension of an array, and without `None`s for further ones.
 
         Args:
             rank: the number of dimensions.
 
         Returns:
-            A sharding over the same mesh; this one, if its spec has as many entries.
+            A sharding over the same mesh; this one, if its spec has as many entries, or says how others are split.
 
         >>> from tinyxla import NamedSharding, P
         >>> from tinyxla.sharding import AbstractMesh
@@ -624,6 +624,8 @@ class NamedSharding(Sharding):
         PartitionSpec('x', None)
         """
         missing = rank - len(self.spec)
+        if missing < 0 and all(part is None for part in self.spec[rank:]):
+            return self.update(spec=PartitionSpec(*self.spec[:rank]))
         return self.update(spec=PartitionSpec(*self.spec, *[None] * missing)) if missing > 0 else self
 
     def with_even_parts(self, shape: Sequence[int]) -> NamedSharding:

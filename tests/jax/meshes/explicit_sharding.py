@@ -56,6 +56,7 @@ def resharded():
         yield jax.sharding.reshard(x, P(None, "Y")), jax.sharding.reshard(x, P(None, None))
         yield jax.jit(lambda a: jax.sharding.reshard(a, P(("X", "Y"), None)) + 1)(x)
         yield jax.reshard(x, NamedSharding(mesh, P("Y", None)))
+        yield jax.reshard({"matrix": x, "vector": jnp.arange(8.0)}, P("X", None))["vector"]
 
 
 def created_with_a_sharding():
