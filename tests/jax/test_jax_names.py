@@ -208,6 +208,7 @@ def test_tracers_arrays_and_types_print_as_in_jax() -> None:
         jax.jit(lambda k: print(k))(jax.random.key(0))
         jax.vmap(lambda k: print(repr(k)))(jax.random.split(jax.random.key(0)))
         print(type(x), jnp.float32, [jnp.bool_])
+        print(jax.NamedSharding(jax.sharding.AbstractMesh((2,), ("x",)), jax.P("x")))
         """) == [
         "JitTracer(float32[3])",
         "GradTracer(primal=[1. 1. 1.], typeof(tangent)=f32[3])",
@@ -216,6 +217,7 @@ def test_tracers_arrays_and_types_print_as_in_jax() -> None:
         "JitTracer(key<fry>[])",
         "VmapTracer(aval=key<fry>[], batched=key<fry>[2])",
         "<class 'jaxlib._jax.ArrayImpl'> <class 'jax.numpy.float32'> [<class 'jax.numpy.bool'>]",
+        "NamedSharding(mesh=AbstractMesh('x': 2, axis_types=(Auto,)), spec=P('x',))",
     ]
 
 

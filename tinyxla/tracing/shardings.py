@@ -738,7 +738,9 @@ class NamedSharding(Sharding):
         return hash((self.mesh, self.spec))
 
     def __repr__(self) -> str:
-        return f"NamedSharding(mesh={self.mesh}, spec={self.spec}, memory_kind={self.memory_kind})"
+        is_type = not isinstance(self.mesh, Mesh) and self.memory_kind == "device"  # which says nothing of memory
+        memory = "" if is_type else f", memory_kind={self.memory_kind}"
+        return f"NamedSharding(mesh={self.mesh}, spec={self.spec}{memory})"
 
 
 class Shard:
