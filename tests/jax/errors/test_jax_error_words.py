@@ -271,7 +271,14 @@ def test_messages_begin_with_the_words_of_this_library() -> None:
         except TypeError as error:
             first, _, *last = str(error).splitlines()
             print(first.startswith("grad of <lambda>: the function must return one"), *last)
-        """) == ["True   In JAX: Gradient only defined for scalar-output functions. Output had shape: (3,)."]
+        try:
+            jax.random.normal(3)
+        except TypeError as error:
+            print(str(error).splitlines()[0])
+        """) == [
+        "True   In JAX: Gradient only defined for scalar-output functions. Output had shape: (3,).",
+        "jax.random.normal: the first argument is a key, made by jax.random.key(seed), but got 3.",
+    ]
 
 
 def test_warnings_of_rank_promotion_have_the_words_of_jax() -> None:

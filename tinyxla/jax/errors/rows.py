@@ -1138,7 +1138,8 @@ def in_jax(message: str) -> str:
 
 
 def with_jax_words(of_error: Any) -> Any:
-    """The text of an error, followed by what JAX says for the same mistake: its attribute `in_jax`, or by the table."""
+    """The text of an error, with JAX's names of modules, followed by what JAX says for the same mistake: its attribute
+    `in_jax`, or by the table."""
 
     def text(self: Any) -> str:
         own: str = of_error(self)
@@ -1147,6 +1148,10 @@ def with_jax_words(of_error: Any) -> Any:
             said = difference_words(differences)
         else:
             said = getattr(self, "in_jax", "") or jax_words(own)
+        own = _MODULES.sub("jax.", own)
         return f"{own}\n  In JAX: {said}" if said and said not in own else own
 
     return text
+
+
+_MODULES = re.compile(r"\btinyxla\.(?=(?:numpy|random|scipy|lax|nn|tree|tree_util|debug|dtypes|ops|image)\b)")
