@@ -84,6 +84,19 @@ def test_collectives_of_what_all_devices_have() -> None:
         np.testing.assert_array_equal(tx.grad(lambda w, f=rows: f(w).sum())(w), [16, 16, 16])
 
 
+@pytest.mark.parametrize(
+    "function",
+    [jnp.sin, lambda w: w, lambda w: lax.cond(lax.axis_index("x") < 4, lambda: w, lambda: 2 * w)],
+    ids=["of one operation", "of none", "of branches"],
+)
+@pytest.mark.parametrize("check_vma", [True, False])
+def test_gradient_of_what_all_devices_have_as_parts_is_their_sum(function: Any, check_vma: bool) -> None:
+    w = np.arange(3, dtype=np.float32)
+    rows = _mapped(lambda w: function(w)[None], P(), P("x"), check_vma=check_vma)
+    expected = 4 * np.cos(w) if function is jnp.sin else np.full(3, 4)
+    np.testing.assert_allclose(tx.grad(lambda w: rows(w).sum())(w), expected, rtol=1e-6)
+
+
 HELD = {"held": None, "scale": P()}
 
 

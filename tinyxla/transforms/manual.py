@@ -226,7 +226,7 @@ def _wanted(
 @lru_cache(1024)
 def unified(computation: Computation, parameters: tuple[Axes, ...], outputs: tuple[Axes, ...] | None) -> Computation:
     """A computation in which operands of one operation vary along the same axes, and results along these."""
-    names = frozenset[Hashable]().union(*parameters, computation.axis_names)
+    names = frozenset[Hashable]().union(*parameters, *(outputs or ()), computation.axis_names)
     if not names:
         return computation
 
