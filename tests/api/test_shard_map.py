@@ -14,6 +14,7 @@ from tinyxla.errors import (
     ArgumentError,
     AttributeValueError,
     ConcretizationError,
+    DifferentiationError,
     PytreeError,
     ShapeError,
     ShardingTypeError,
@@ -95,6 +96,70 @@ def test_gradient_of_what_all_devices_have_as_parts_is_their_sum(function: Any, 
     rows = _mapped(lambda w: function(w)[None], P(), P("x"), check_vma=check_vma)
     expected = 4 * np.cos(w) if function is jnp.sin else np.full(3, 4)
     np.testing.assert_allclose(tx.grad(lambda w: rows(w).sum())(w), expected, rtol=1e-6)
+
+
+@tx.custom_vjp
+def scaled(x: Any, w: Any) -> Any:
+    return x * w
+
+
+scaled.defvjp(lambda x, w: (x * w, (x, w)), lambda kept, g: (g * kept[1], lax.psum((g * kept[0]).sum(0), "x")))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, w: lax.cond(lax.axis_index("x") % 2 == 0, lambda: x * w, lambda: x + w),
+        lambda x, w: lax.switch(lax.axis_index("x"), [lambda k=k: (k + x) * (w if k else 1.0) for k in range(4)]),
+        lambda x, w: lax.scan(lambda carry, _: (carry * 0.5 + x, None), w + jnp.zeros_like(x), length=2)[0],
+    ],
+    ids=["cond", "switch", "scan"],
+)
+def test_gradients_with_and_without_check_vma_agree(function: Any) -> None:
+    w = np.linspace(0.5, 1.5, 4, dtype=np.float32)
+    checked, unchecked = (
+        tx.grad(lambda x, w, f=f: (f(x, w) ** 2).sum(), argnums=(0, 1))(ROWS, w)
+        for f in (_mapped(function, (P("x"), P()), P("x"), check_vma=check) for check in (True, False))
+    )
+    for one, other in zip(checked, unchecked, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("function", "order"),
+    [
+        (scaled, 1),
+        (lambda x, w: lax.scan(lambda carry, _: (scaled(carry, w), None), x, length=2)[0], 2),
+        (tx.vmap(lambda x, w: scaled(x[None], w)[0], in_axes=(0, None)), 1),
+    ],
+    ids=["alone", "scan", "vmap"],
+)
+def test_backward_rule_gives_the_cotangent_of_what_all_devices_have(function: Any, order: int) -> None:
+    w = np.linspace(0.5, 1.5, 4, dtype=np.float32)
+    mapped = _mapped(function, (P("x"), P()), P("x"))
+    found = tx.grad(lambda x, w: mapped(x, w).sum(), argnums=(0, 1))(ROWS, w)
+    expected = tx.grad(lambda x, w: (x * w**order).sum(), argnums=(0, 1))(ROWS, w)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+def test_backward_rule_must_sum_what_all_devices_have() -> None:
+    @tx.custom_vjp
+    def product(x: Any, w: Any) -> Any:
+        return x * w
+
+    product.defvjp(lambda x, w: (x * w, (x, w)), lambda kept, g: (g * kept[1], (g * kept[0]).sum(0)))
+    mapped = _mapped(product, (P("x"), P()), P("x"))
+    inside = _mapped(lambda x, w: tx.grad(lambda w: product(x, w).sum())(w)[None], (P("x"), P()), P("x"))
+    for function in tx.grad(lambda x, w: mapped(x, w).sum(), argnums=1), inside:
+        with pytest.raises(DifferentiationError, match=r"f32\[4\] that varies along 'x' for an argument that does not"):
+            function(ROWS, np.ones(4, np.float32))
+
+
+def test_cotangent_without_check_vma_is_shared_by_the_devices() -> None:
+    """A function whose devices have different losses has the gradient of their mean."""
+    mapped = _mapped(lambda x: (x**2).sum(), P("x"), P(), check_vma=False)
+    np.testing.assert_allclose(tx.grad(mapped)(ROWS), 2 * ROWS / 4)
 
 
 HELD = {"held": None, "scale": P()}

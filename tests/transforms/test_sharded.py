@@ -159,7 +159,7 @@ def test_axis_of_a_vmap_around(check_vma: bool) -> None:
         np.testing.assert_allclose(transformed(mapped), transformed(alone), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("rule", ["_summed", "_of_first_device"])
+@pytest.mark.parametrize("rule", ["_summed", "_shared"])
 def test_wrong_rule_is_found(rule: str, over_lanes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     g = _mapped(_halo, False)
     wanted = over_lanes(lambda: _transformed(g, *_arguments()))

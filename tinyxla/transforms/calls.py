@@ -5,13 +5,13 @@ Source: sections "Call" and "CompositeCall" of the XLA documents. Its rules are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import ClosedOverTracerError, ShapeError
+from tinyxla.errors import ClosedOverTracerError, DifferentiationError, ShapeError
 from tinyxla.hlo import Computation, Instruction, is_constant
 from tinyxla.ops import Op, Sample, calls, elementwise, movement
 from tinyxla.ops.barrier import opt_barrier
@@ -315,6 +315,16 @@ def closed_over_error(name: str) -> ClosedOverTracerError:
     return ClosedOverTracerError(
         f"{name}: the function uses an outer value that a derivative is wanted for, but its rule gives derivatives by "
         "its arguments alone; pass the value as an argument.",
+        state.source,
+    )
+
+
+def unsummed_error(what: str, shape: Shape, axes: Iterable[Hashable]) -> DifferentiationError:
+    """A rule gives each device a cotangent of its own for what all devices have."""
+    names = " and ".join(map(repr, sorted(axes, key=str)))
+    return DifferentiationError(
+        f"{what} gives a cotangent {shape} that varies along {names} for an argument that does not; return the sum, "
+        f"lax.psum over {names}, or pass check_vma=False to shard_map.",
         state.source,
     )
 

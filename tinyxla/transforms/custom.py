@@ -24,7 +24,7 @@ from tinyxla.tracing.closures import reaches_tracer
 from tinyxla.tracing.config import config
 from tinyxla.tracing.core import CarryingTracer, GraphTrace, Interpreted, Tracer, innermost, state, trace
 from tinyxla.transforms.batch import BatchTrace, active, batch, map_computations
-from tinyxla.transforms.calls import call, closed_over_error, has_rules
+from tinyxla.transforms.calls import call, closed_over_error, has_rules, unsummed_error
 from tinyxla.transforms.computations import Mask, chosen, flowing, leading, run, spread, with_parameters
 from tinyxla.transforms.forward import TangentTracer, jvp
 from tinyxla.transforms.reverse import PartialPullback, TapeTrace, TapeTracer, is_inexact, vjp, zeros_like
@@ -49,6 +49,7 @@ class Rule:
     function: Callable[..., Sequence[Any]]
     has_derivatives: bool = field(default=False, init=False)  # of its own
     maps_zeros: bool = field(default=False, init=False)  # whether cotangents may come of ones that are zero
+    gives_cotangents: bool = field(default=False, init=False)  # of its values as they are, not by a transpose
     closes_over_tracers: bool = field(
         default=False, init=False
     )  # of a `vmap` around, whether or not operands are mapped
@@ -522,6 +523,7 @@ class CustomVjp(Rule):
     back: Callable[[Any, Values, Values], Values]
     has_derivatives: bool = field(default=True, init=False)
     maps_zeros: bool = field(default=True, init=False)
+    gives_cotangents: bool = field(default=True, init=False)
     closes_over_tracers: bool = field(default=True, init=False)
 
     def forward(self, tangents: Values, *values: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -543,7 +545,17 @@ class CustomVjp(Rule):
 
     def reverse(self, wanted: Mask, *values: Any) -> tuple[tuple[Any, ...], Pullback]:
         outputs, residuals, rest = self.there(wanted, values)
-        return tuple(outputs), lambda g: spread(chosen(self.back(rest, residuals, g), wanted), wanted)
+
+        def pull(g: Any) -> list[Any]:
+            found = chosen(self.back(rest, residuals, g), wanted)
+            if state.manual is not None:
+                for x, cotangent in zip(chosen(values, wanted), found, strict=True):
+                    axes, own = state.manual.varying(cotangent), state.manual.varying(x)
+                    if cotangent is not None and axes is not None and own is not None and axes - own:
+                        raise unsummed_error(f"{self.name}: the backward rule", Shape.of(cotangent), axes - own)
+            return spread(found, wanted)
+
+        return tuple(outputs), pull
 
     def batched(self, lanes: Lanes, axes: Axes) -> CustomVjp:
         def there(wanted: Mask, values: Values) -> tuple[Values, Values, Any]:

@@ -203,19 +203,20 @@ def _wanted(
     op: Operation, axes: Sequence[Axes], attributes: dict[str, Any], names: Axes = _NONE
 ) -> tuple[list[Axes], dict[str, Any]]:
     """The axes along which operands have to vary; and the attributes, with the same done in their computations. What
-    devices tell each other along an axis, of these `names`, varies along it."""
+    devices tell each other along an axis, of these `names`, varies along it. Operands of branches vary where the
+    choice does: a sum of cotangents is made outside of a branch that not all devices take."""
     if op.name == "while":
         condition, body = attributes["condition"], attributes["body"]
         carry = tuple(_carried(condition, body, axes))
         changed = {"condition": unified(condition, carry, None), "body": unified(body, carry, carry)}
         return list(carry), {**attributes, **changed}
     if op.name == "conditional":
-        branches, given = attributes["branch_computations"], tuple(axes[1:])
+        branches, given = attributes["branch_computations"], tuple(axes[0] | other for other in axes[1:])
         several = zip(*(outputs_vary(branch, given) for branch in branches), strict=True)
         outputs = tuple(axes[0].union(*found) for found in several)
         made = tuple(unified(branch, given, outputs) for branch in branches)
-        return list(axes), {**attributes, "branch_computations": made}
-    if op.name == "call" and attributes.get("rule") is None:
+        return [axes[0], *given], {**attributes, "branch_computations": made}
+    if op.name == "call" and getattr(attributes.get("rule"), "gives_cotangents", True):
         return list(axes), {**attributes, "to_apply": unified(attributes["to_apply"], tuple(axes), None)}
     union: Axes = frozenset().union(*axes)
     if op is not varying.pvary and attributes.get("axis_name") in names:
@@ -252,6 +253,8 @@ def _unified_instruction(x: Instruction, operands: list[list[Known]]) -> list[Kn
         return flat
     if x.op is calls.get_tuple_element:
         return [operands[0][x.attributes.index]]
+    if x.op is varying.pvary and x.attributes.axis_name in flat[0][1]:
+        return flat
     wanted, attributes = _wanted(x.op, [axes for _, axes in flat], x.attributes._asdict())
     inputs = [_spread(v, after - axes) for (v, axes), after in zip(flat, wanted, strict=True)]
     return list(zip(results(x.op(*inputs, **attributes)), results_vary(x, [wanted]), strict=True))

@@ -18,7 +18,7 @@ import numpy as np
 from tinyxla.errors import ShapeError
 from tinyxla.hlo import Computation, Instruction, own_axes
 from tinyxla.ops import Op, Sample, calls, elementwise, movement
-from tinyxla.ops.distributed import collectives, exchanges
+from tinyxla.ops.distributed import collectives
 from tinyxla.ops.host.callback import examples
 from tinyxla.ops.op import OWN, Axes, ByAttributes, Decomposition, Derivative, Joint, Linear
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
@@ -34,7 +34,7 @@ from tinyxla.tracing.shardings import (
     splitting,
 )
 from tinyxla.transforms.batch import batch
-from tinyxla.transforms.calls import split_reverse
+from tinyxla.transforms.calls import has_rules, split_reverse, unsummed_error
 from tinyxla.transforms.computations import Mask, batched, chosen, forward, inexact, run, spread
 from tinyxla.transforms.manual import outputs_vary, unified
 
@@ -369,7 +369,7 @@ def _passes(a: ShardMap, wanted: Mask) -> _Passes:
         residuals = [
             movement.reshape_to(x, x.shape[1:]) if names else x for x, (names, _) in zip(rows, places, strict=True)
         ]
-        seeds = [_of_first_device(a, x, spec) for x, spec in zip(g, cotangents, strict=True)]
+        seeds = [_shared(a, x, spec) for x, spec in zip(g, cotangents, strict=True)]
         found = run(split.back, [*residuals, *seeds])
         return [_summed(a, x, spec) for x, spec in zip(found, gradients, strict=True)]
 
@@ -381,9 +381,19 @@ def _passes(a: ShardMap, wanted: Mask) -> _Passes:
         if names:
             shapes[k] = shapes[k].with_dimensions((1, *shapes[k].dimensions))
     made, _, _ = _traced(a, lambda: trace(back, shapes, split.back.name))
+    if a.check_vma and has_rules(a.to_apply):
+        _check_summed(f"shard_map: a backward rule in {a.to_apply.name}", made, inputs, gradients)
     return _Passes(
         forth, split.residuals, a._replace(to_apply=made, in_specs=inputs, out_specs=tuple(gradients)), split.flows
     )
+
+
+def _check_summed(what: str, back: Computation, inputs: Sequence[Spec], gradients: Sequence[Spec]) -> None:
+    """The rules of calls give cotangents that are the same on all devices for what is."""
+    varies = outputs_vary(back, tuple(map(named, inputs)))
+    for x, axes, spec in zip(back.outputs, varies, gradients, strict=True):
+        if axes - named(spec):
+            raise unsummed_error(what, x.array_shape, axes - named(spec))
 
 
 def _residuals_vary(a: ShardMap, there: Computation) -> list[frozenset[Hashable]]:
@@ -399,13 +409,11 @@ def _axes(a: ShardMap) -> frozenset[Hashable]:
     return a.to_apply.axis_names.union(*map(named, (*a.in_specs, *a.out_specs))).intersection(a.own_axes)
 
 
-def _of_first_device(a: ShardMap, g: Any, spec: Spec) -> Any:
-    """The cotangent of a result that the first device along an axis gives, which does not split it: others have zeros.
-    With `check_vma` such a result is one, the same on all devices, and so is its cotangent."""
-    for name in () if a.check_vma else sorted(_axes(a) - named(spec), key=str):
-        first = elementwise.eq(exchanges.replica_id(axis_name=name), movement.full(0, np.uint32))
-        g = elementwise.select(movement.broadcast(first, sizes=g.shape, dimensions=()), g, elementwise.zeros_like(g))
-    return g
+def _shared(a: ShardMap, g: Any, spec: Spec) -> Any:
+    """What each device along the axes that do not split a result takes of its cotangent: equal parts, as of the mean of
+    what they have. With `check_vma` such a result is one, the same on all devices, and so is its cotangent."""
+    count = 1 if a.check_vma else math.prod(a.mesh.shape[name] for name in _axes(a) - named(spec))
+    return g if count == 1 else elementwise.div(g, movement.full(count, g.dtype, g.shape))
 
 
 def _summed(a: ShardMap, g: Any, spec: Spec) -> Any:

@@ -276,6 +276,11 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "the {2}s do not match",
     ),
     (
+        rf"backward rule(?: in .*)? gives a cotangent {_SHAPE} that varies along (.*) for an argument that does not;",
+        "Custom VJP bwd rule must produce an output with the same type as the args tuple of the primal function, but "
+        "the bwd rule produced an output of type {1:type} that varies along {2}, so the manual axis types do not match",
+    ),
+    (
         r"^custom_vmap of .*: what the rule (.*) says is batched is (.*), which does not fit (.*), where",
         "structure of output value and output batching specification returned by custom vmap rule ({1}) do not match: "
         "{3} and {2}",
