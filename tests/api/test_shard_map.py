@@ -319,3 +319,35 @@ def test_callbacks_do_not_run_again_for_a_value() -> None:
     with pytest.raises(ConcretizationError):
         tx.shard_map(f, mesh=tx.make_mesh((1,), ("x",)), in_specs=P("x"), out_specs=P("x"))(jnp.arange(3.0))
     assert not calls
+
+
+@pytest.mark.parametrize("check_vma", [True, False])
+def test_function_of_parts_of_parts_sums_over_the_axes_of_both(check_vma: bool) -> None:
+    """What varies along an axis of the function around does so inside, too."""
+    options: Any = {"out_specs": P(), "check_vma": check_vma}
+    inner = tx.shard_map(lambda x, w: lax.psum(x * w, ("x", "y")), in_specs=P(None, "y"), axis_names={"y"}, **options)
+    outer = tx.shard_map(lambda x, w: inner(x, w) ** 2, in_specs=(P("x"), P()), axis_names={"x"}, **options)
+    w = np.linspace(0.5, 1.5, 8, dtype=np.float32).reshape(2, 4)
+
+    def dense(x: Any, w: Any) -> Any:
+        return (x.reshape(4, 2, 2, 2) * w.reshape(2, 2, 2)).sum((0, 2)) ** 2
+
+    with tx.set_mesh(tx.make_mesh((4, 2), ("x", "y"))):
+        np.testing.assert_allclose(tx.jit(outer)(ROWS, w), dense(ROWS, w), rtol=1e-5)
+        if check_vma:
+            found, expected = (tx.grad(lambda x, w, f=f: f(x, w).sum(), (0, 1))(ROWS, w) for f in (outer, dense))
+            for one, other in zip(found, expected, strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+def test_arguments_without_specs_are_split_as_types_say_along_explicit_axes() -> None:
+    kinds = tx.sharding.AxisType.Explicit, tx.sharding.AxisType.Auto
+    with tx.set_mesh(tx.make_mesh((4, 2), ("x", "y"), axis_types=kinds)):
+        rows = tx.device_put(ROWS, P("x"))
+        np.testing.assert_array_equal(tx.smap(lambda x: x + x.shape[0], out_axes=0, axis_name="x")(rows), ROWS + 2)
+        for mapped in (
+            tx.smap(lambda x: x, out_axes=0, axis_name="y"),
+            tx.shard_map(lambda x: x, out_specs=P("x")),
+        ):
+            with pytest.raises(ArgumentError, match="in_specs must say how arguments are split along 'y'"):
+                mapped(ROWS)

@@ -23,7 +23,15 @@ from tinyxla.tracing.config import config
 from tinyxla.tracing.core import Tracer, outside_of_traces, state, trace, with_axes
 from tinyxla.tracing.meshes import AbstractMesh, Mesh, current_mesh, set_mesh
 from tinyxla.tracing.promotion import as_array
-from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, Sharding, Spec, axes_of, spec_of
+from tinyxla.tracing.shardings import (
+    UNCONSTRAINED,
+    NamedSharding,
+    PartitionSpec,
+    Sharding,
+    Spec,
+    axes_of,
+    spec_of,
+)
 from tinyxla.transforms.computations import run, subgraph
 from tinyxla.transforms.manual import ManualTrace, trace_parts
 from tinyxla.transforms.sharded import ShardMap, applied, named, part_shape, shard_map as shard_map_op
@@ -40,7 +48,7 @@ def shard_map(
     /,
     *,
     out_specs: Any = None,
-    in_specs: Any = None,
+    in_specs: Any = UNCONSTRAINED,
     mesh: AbstractMesh | None = None,
     axis_names: Any = frozenset(),
     check_vma: bool = True,
@@ -54,7 +62,7 @@ def shard_map(
         out_specs: a pytree of `PartitionSpec`s that may stop earlier than the result: along which dimension the parts
             of the devices along an axis are put together. Along axes that a spec does not name they must be the same.
         in_specs: for the arguments, how they are split into parts. Along axes that a spec does not name all devices
-            have the same part. By default they are split along explicit axes as their types say.
+            have the same part. By default they are split as their types say, where all axes are explicit.
         mesh: the devices; by default the current mesh.
         axis_names: the axes that f is about, by default all. Arrays are not split along others inside of it.
         check_vma: know which values vary along an axis. Results that must be the same are then checked, and a
@@ -65,7 +73,7 @@ def shard_map(
         A function of whole arrays.
 
     Raises:
-        ArgumentError: there is no mesh.
+        ArgumentError: there is no mesh, or no `in_specs` for an axis that is not explicit.
         ShapeError: a spec that does not fit an array, or a result that varies along an axis which its spec does not
             name.
         PytreeError: specs of another structure than the arguments or the result.
@@ -104,13 +112,13 @@ def shard_map(
 
 
 @boundary
-def smap(f: Function | None = None, /, *, in_axes: Any, out_axes: Any, axis_name: Hashable) -> Any:
+def smap(f: Function | None = None, /, *, in_axes: Any = UNCONSTRAINED, out_axes: Any, axis_name: Hashable) -> Any:
     """`shard_map` over one axis of the current mesh, with positions of dimensions in the place of specs, as of `vmap`.
 
     Args:
         f: of pytrees of arrays, the parts of one device.
         in_axes: which dimension of the arguments is split along the axis: an integer, None for none, or a tuple of such
-            for the positional arguments.
+            for the positional arguments. By default they are split as their types say, if the axis is explicit.
         out_axes: along which dimension the parts of results are put together, as `in_axes`, or a pytree of integers.
             Where it is None, all devices must have the same result.
         axis_name: the axis. Arrays are not split along others inside of f.
@@ -119,7 +127,8 @@ def smap(f: Function | None = None, /, *, in_axes: Any, out_axes: Any, axis_name
         A function of whole arrays.
 
     Raises:
-        ArgumentError: there is no mesh, or `axis_name` is not the name of one axis.
+        ArgumentError: there is no mesh, `axis_name` is not the name of one axis, or there is no `in_axes` for an axis
+            that is not explicit.
         AttributeValueError: a position that is not None or an integer from zero on.
 
     Example:
@@ -136,7 +145,9 @@ def smap(f: Function | None = None, /, *, in_axes: Any, out_axes: Any, axis_name
             f"smap: axis_name is the name of one axis, but is {axis_name!r}; use shard_map for several."
         )
 
-    def spec(position: Any) -> PartitionSpec:
+    def spec(position: Any) -> Any:
+        if position is UNCONSTRAINED:
+            return position
         if position is None:
             return PartitionSpec()
         if not isinstance(position, int) or isinstance(position, bool) or position < 0:
@@ -250,13 +261,14 @@ class _OfParts:
         mesh = self.mesh
         names: frozenset[Hashable] = frozenset(self._axis_names or mesh.axis_names)
         leaves, structure = arrays_of(args, f"shard_map of {name_of(self._f)}: the arguments")
-        if self._in_specs is None:
+        if self._in_specs is UNCONSTRAINED:
+            self._check_inferred(leaves, mesh, names)
             ins = [tuple(tuple(filter(names.__contains__, axes)) for axes in type_of(x)) for x in leaves]
         else:
             specs = self._specs("in_specs", self._in_specs, args, mesh)
             ins = [_axes("in_specs", mesh, names, spec, x.shape) for x, spec in zip(leaves, specs, strict=True)]
         parts = [
-            (part_shape(Shape(element_type(x.dtype), x.shape), spec, mesh), x.weak_type, named(spec))
+            (part_shape(Shape(element_type(x.dtype), x.shape), spec, mesh), x.weak_type, named(spec) | _varying(x))
             for x, spec in zip(leaves, ins, strict=True)
         ]
         flat = OfLeaves(self._f, structure)
@@ -289,6 +301,16 @@ class _OfParts:
         weak = [x.with_weak_type(is_weak) for x, (is_weak, _) in zip(found, results, strict=True)]
         return pytrees.unflatten(flat.tree, weak)
 
+    def _check_inferred(self, leaves: Sequence[Any], mesh: AbstractMesh, names: frozenset[Hashable]) -> None:
+        """An error for arguments whose types cannot say how they are split."""
+        others = sorted(names.difference(explicit_axes(mesh)), key=str) if leaves else []
+        if others:
+            raise ArgumentError(
+                f"shard_map of {name_of(self._f)}: in_specs must say how arguments are split along "
+                f"{' and '.join(map(repr, others))}, which no type says, as {others[0]!r} is not an explicit axis; "
+                "pass in_specs (of smap: in_axes)."
+            )
+
     def _specs(self, what: str, specs: Any, tree: Any, mesh: AbstractMesh) -> list[PartitionSpec]:
         """A spec for each leaf of a tree, from one whose leaves may be subtrees."""
         _, pairs = with_subtrees(specs, tree, f"shard_map of {name_of(self._f)}: {what} has another structure")
@@ -305,6 +327,11 @@ class _OfParts:
                 )
             found += [given if given is not None else PartitionSpec()] * len(pytrees.leaves(subtree))
         return found
+
+
+def _varying(x: Any) -> frozenset[Hashable]:
+    """The axes of functions of parts around along which an argument varies."""
+    return (state.manual.varying(x) if state.manual is not None else None) or frozenset()
 
 
 def _types_of_parts(

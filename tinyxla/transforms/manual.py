@@ -24,7 +24,7 @@ from tinyxla.shapes import Shape
 from tinyxla.tracing.array import ConcreteArray, wrap
 from tinyxla.tracing.core import CarryingTracer, GraphTrace, GraphTracer, Tracer, state, trace, with_axes
 from tinyxla.tracing.meshes import AbstractMesh, Mesh
-from tinyxla.tracing.shardings import Sharding
+from tinyxla.tracing.shardings import Sharding, Spec
 from tinyxla.transforms.annotated import AnnotatedTrace
 from tinyxla.transforms.computations import interpret, results, unpacked
 from tinyxla.transforms.key_arrays import KeyArray
@@ -38,13 +38,14 @@ class ManualTrace(AnnotatedTrace[Axes]):
 
     Args:
         what: names the function in errors.
-        names: the axes.
+        own: the axes that the function is about.
         parameters: the axes along which its parameters vary; further ones stand for values of `outer`.
         outer: the trace of the function around.
 
     Attributes:
         run_parts: gives the parts that devices have of an instruction's result, along a new first dimension, where the
             function is called with values; None if they are not known.
+        names: the axes along which values may vary: its own and those of functions around.
         devices: for each device the text that names it.
         is_of_tracers: whether the function is called with tracers.
         type_of_part: gives the sharding type of a part, if there are explicit axes that the function is not about.
@@ -62,13 +63,14 @@ class ManualTrace(AnnotatedTrace[Axes]):
     def __init__(
         self,
         what: str,
-        names: Axes,
+        own: Axes,
         parameters: Sequence[Axes],
         outer: ManualTrace | None = None,
         staging: bool = True,
     ) -> None:
         super().__init__(what, parameters, staging)
-        self.names = names
+        self.names = own if outer is None else own | outer.names
+        self._own = own
         self._outer = outer
 
     def _enter(self) -> None:
@@ -77,7 +79,7 @@ class ManualTrace(AnnotatedTrace[Axes]):
 
     def inner(self, what: str, staging: bool, values: Sequence[Any]) -> ManualTrace:
         """A trace of a function inside of this one, whose parameters vary as these values do."""
-        return ManualTrace(what, self.names, [self.varying(x) or _NONE for x in values], self, staging)
+        return ManualTrace(what, self._own, [self.varying(x) or _NONE for x in values], self, staging)
 
     def _of_value(self, value: Any) -> Axes:
         """What is captured varies as it does outside."""
@@ -167,6 +169,9 @@ def results_vary(x: Instruction, operands: Sequence[Sequence[Axes]]) -> list[Axe
         return [flat[0].union(*several) for several in zip(*found, strict=True)]
     if name == "call":
         return outputs_vary(x.attributes.to_apply, flat)
+    if name == "shard-map":
+        found = outputs_vary(x.attributes.to_apply, _of_parts(flat, x.attributes.in_specs))
+        return [axes.difference(x.attributes.own_axes) for axes in found]
     axis = getattr(x.attributes, "axis_name", None)
     union: Axes = frozenset().union(*flat)
     if name in ("replica-id", "pvary"):
@@ -174,6 +179,11 @@ def results_vary(x: Instruction, operands: Sequence[Sequence[Axes]]) -> list[Axe
     elif name == "psum-invariant" or (name == "all-reduce" and not x.attributes.replica_groups):
         union -= {axis}
     return [union] * count
+
+
+def _of_parts(axes: Sequence[Axes], specs: Sequence[Spec]) -> tuple[Axes, ...]:
+    """The axes along which the parts of arrays vary, which vary along these."""
+    return tuple(varies.union(*spec) for varies, spec in zip(axes, specs, strict=True))
 
 
 def outputs_vary(computation: Computation, parameters: Sequence[Axes]) -> list[Axes]:
@@ -218,6 +228,10 @@ def _wanted(
         return [axes[0], *given], {**attributes, "branch_computations": made}
     if op.name == "call" and getattr(attributes.get("rule"), "gives_cotangents", True):
         return list(axes), {**attributes, "to_apply": unified(attributes["to_apply"], tuple(axes), None)}
+    if op.name == "shard-map" and attributes["check_vma"]:
+        to_apply, parts = attributes["to_apply"], _of_parts(axes, attributes["in_specs"])
+        sizes = attributes["mesh"].shape
+        return list(axes), {**attributes, "to_apply": with_axes(sizes, lambda: unified(to_apply, parts, None))}
     union: Axes = frozenset().union(*axes)
     if op is not varying.pvary and attributes.get("axis_name") in names:
         union |= {attributes["axis_name"]}
@@ -288,7 +302,7 @@ def trace_parts(
         parts: for each argument its shape, whether it is weakly typed, and the axes along which it varies.
         mesh: whose axes there are inside of it.
         names: those of its axes that the function is about.
-        checks: whether it is known along which axes values vary.
+        checks: whether it is known along which axes values vary; then `parts` say so of all axes of functions around.
         run_parts, is_of_tracers, type_of_part: as for `ManualTrace`.
 
     Returns:
@@ -297,7 +311,8 @@ def trace_parts(
     """
     what = f"the function {name} of shard_map"
     varying_there = [axes for _, _, axes in parts]
-    graph: GraphTrace = ManualTrace(what, names, varying_there) if checks else GraphTrace(what)
+    outer = state.manual if isinstance(state.manual, ManualTrace) else None
+    graph: GraphTrace = ManualTrace(what, names, varying_there, outer) if checks else GraphTrace(what)
     if isinstance(graph, ManualTrace):
         graph.is_of_tracers, graph.type_of_part = is_of_tracers, type_of_part
         graph.run_parts, graph.devices = run_parts, [] if run_parts is None else _names_of_devices(mesh)
@@ -305,7 +320,8 @@ def trace_parts(
     def record() -> tuple[Computation, list[tuple[bool, Axes]]]:
         outputs = function(*(graph.parameter(shape, weak) for shape, weak, _ in parts))
         made = graph.finish(name, outputs)
-        return made, [(x.weak_type, (isinstance(graph, ManualTrace) and graph.varying(x)) or _NONE) for x in outputs]
+        varies = [(isinstance(graph, ManualTrace) and graph.varying(x)) or _NONE for x in outputs]
+        return made, [(x.weak_type, axes & names) for x, axes in zip(outputs, varies, strict=True)]
 
     sizes = {name: size for name, size in mesh.shape.items() if name in names}
     made, results = graph.run(lambda: with_axes(sizes, record))

@@ -263,6 +263,11 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
         "Mapped away dimension of inputs passed to vmap should be sharded the same. Got inconsistent axis specs: {1}",
     ),
     (
+        r"^shard_map of .*: in_specs must say how arguments are split along (.*), which no type says",
+        "shard_map in_specs argument must be a pytree of `jax.sharding.PartitionSpec` instances, but it was `None`; of "
+        "smap: in_axes was not specified when axis_name={1} was of type AxisType.Auto",
+    ),
+    (
         r"^vmap of .*: spmd_axis_name is (.*), but the examples are split along (.*) by their type",
         "Only one of spmd_axis_name or arrays sharded on `Explicit` mesh axis type is allowed. Got spmd_axis_name={1} "
         "and arrays sharded on {2}",
