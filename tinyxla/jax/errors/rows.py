@@ -281,6 +281,10 @@ _TABLE: tuple[tuple[str, str], ...] = (
         "the bwd rule produced an output of type {1:type} that varies along {2}, so the manual axis types do not match",
     ),
     (
+        r"^lax.pshuffle: perm must have each number from .* once, but is (.*); for others",
+        "`perm` does not represent a permutation: {1}",
+    ),
+    (
         r"^custom_vmap of .*: what the rule (.*) says is batched is (.*), which does not fit (.*), where",
         "structure of output value and output batching specification returned by custom vmap rule ({1}) do not match: "
         "{3} and {2}",
