@@ -178,7 +178,6 @@ HELD = {"held": None, "scale": P()}
             PytreeError,
             "in_specs has another structure: at its root it is a tuple of length 2, and",
         ),
-        (P("x", unreduced={"y"}), P("x"), ArgumentError, "devices never have summands of an array"),
         ("x", P("x"), ArgumentError, "in_specs must be PartitionSpecs, but has 'x'"),
     ],
 )
@@ -351,3 +350,31 @@ def test_arguments_without_specs_are_split_as_types_say_along_explicit_axes() ->
         ):
             with pytest.raises(ArgumentError, match="in_specs must say how arguments are split along 'y'"):
                 mapped(ROWS)
+
+
+@pytest.mark.parametrize("check_vma", [True, False])
+@pytest.mark.parametrize("wrap", [tx.jit, lambda f: f], ids=["jit", "eager"])
+def test_devices_have_summands_of_what_specs_say_is_unreduced(wrap: Any, check_vma: bool) -> None:
+    x = np.asarray(ROWS)
+
+    def marked(x: Any) -> Any:
+        return lax.pcast(x, "x", to="unreduced")
+
+    with tx.set_mesh(tx.make_mesh((4,), ("x",), axis_types=(tx.sharding.AxisType.Explicit,))):
+        sums = wrap(tx.shard_map(marked, in_specs=P("x"), out_specs=P(unreduced={"x"}), check_vma=check_vma))
+        parts = tx.shard_map(
+            lambda x: lax.psum_scatter(x, "x", tiled=True),
+            in_specs=P(unreduced={"x"}),
+            out_specs=P("x"),
+            check_vma=check_vma,
+        )
+        np.testing.assert_array_equal(sums(x), x.reshape(4, 2, 4).sum(0))
+        np.testing.assert_array_equal(wrap(parts)(x), x)
+        np.testing.assert_array_equal(tx.grad(lambda y: (sums(y) * x[:2]).sum())(x), np.tile(x[:2], (4, 1)))
+        np.testing.assert_array_equal(tx.grad(lambda y: (parts(y) * x).sum())(x), x)
+
+
+@pytest.mark.parametrize(("to", "spec"), [("unreduced", P()), ("reduced", P("x")), ("whole", P())])
+def test_casts_that_do_not_fit(to: str, spec: Any) -> None:
+    with pytest.raises(AttributeValueError, match="pcast: to"):
+        _mapped(lambda x: lax.pcast(x, "x", to=to), spec, P("x"))(ROWS)

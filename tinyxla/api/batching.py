@@ -127,7 +127,7 @@ class _Mapping:
 
         names = () if self.axis_name is None else (self.axis_name,)
         typed = type_of_examples(what, leaves, axes)
-        if typed and self.mesh_axes:
+        if typed and self.mesh_axes not in ((), typed[1]):
             raise ShardingTypeError(
                 f"{what}: spmd_axis_name is {self.mesh_axes}, but the examples are split along {typed[1]} by their "
                 "type; leave it out, or reshard the arguments."

@@ -8,11 +8,14 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
+import numpy as np
+
 from tinyxla.api.functions import OfLeaves, arrays_of, check_callable, name_of
 from tinyxla.api.jit import Jitted
 from tinyxla.errors import ArgumentError, AttributeValueError, ConcretizationError, ShapeError
 from tinyxla.hlo import Instruction
-from tinyxla.ops import movement
+from tinyxla.ops import elementwise, movement
+from tinyxla.ops.distributed import collectives, exchanges, varying
 from tinyxla.partitioning.array import ShardedArray
 from tinyxla.partitioning.placement import is_placement, placed, with_subtrees
 from tinyxla.shapes import Shape, element_type
@@ -23,6 +26,7 @@ from tinyxla.tracing.config import config
 from tinyxla.tracing.core import Tracer, outside_of_traces, state, trace, with_axes
 from tinyxla.tracing.meshes import AbstractMesh, Mesh, current_mesh, set_mesh
 from tinyxla.tracing.promotion import as_array
+from tinyxla.tracing.references import has_references, reference_of, write_all
 from tinyxla.tracing.shardings import (
     UNCONSTRAINED,
     NamedSharding,
@@ -60,9 +64,11 @@ def shard_map(
     Args:
         f: of pytrees of arrays, the parts of one device.
         out_specs: a pytree of `PartitionSpec`s that may stop earlier than the result: along which dimension the parts
-            of the devices along an axis are put together. Along axes that a spec does not name they must be the same.
+            of the devices along an axis are put together. Along axes that a spec does not name they must be the same;
+            along those that are `unreduced` they are summed.
         in_specs: for the arguments, how they are split into parts. Along axes that a spec does not name all devices
-            have the same part. By default they are split as their types say, where all axes are explicit.
+            have the same part; of one that is `unreduced` along an axis they have summands. A mutable array has parts
+            that are mutable arrays. By default they are split as their types say, where all axes are explicit.
         mesh: the devices; by default the current mesh.
         axis_names: the axes that f is about, by default all. Arrays are not split along others inside of it.
         check_vma: know which values vary along an axis. Results that must be the same are then checked, and a
@@ -97,6 +103,8 @@ def shard_map(
     @boundary
     @wraps(f)
     def whole(*given: Any) -> Any:
+        if has_references(given):
+            return parts.with_references(given)
         function, args = parts.for_arguments(given)
         leaves = pytrees.leaves(args)
         function.values = None if state.staging is not None or state.axes else _values(leaves)
@@ -238,6 +246,49 @@ class _OfParts:
         )
         return made, given
 
+    def with_references(self, args: tuple[Any, ...]) -> Any:
+        """Mutable arrays among the arguments: parts are mutable arrays of their own, and what these hold is written
+        back."""
+        leaves, structure = pytrees.flatten(args)
+        references = {k: r for k, x in enumerate(leaves) if (r := reference_of(x)) is not None}
+        values = [references[k].read() if k in references else x for k, x in enumerate(leaves)]
+        mesh = self.mesh
+        if self._in_specs is UNCONSTRAINED:
+            self._check_inferred(values, mesh, frozenset(self._axis_names or mesh.axis_names))
+            specs = [spec_of(self._inferred(x, mesh), x.ndim) for x in map(as_array, values)]
+        else:
+            specs = self._specs("in_specs", self._in_specs, args, mesh)
+
+        @wraps(self._f)
+        def of_values(parts: list[Any]) -> Any:
+            own = {k: r.like(parts[k]) for k, r in references.items()}
+            result = self._f(
+                *pytrees.unflatten(structure, [own[k].target if k in own else x for k, x in enumerate(parts)])
+            )
+            return result, [r.read() for r in own.values()]
+
+        result, after = shard_map(
+            of_values,
+            mesh=self._mesh,
+            in_specs=(specs,),
+            out_specs=(self._out_specs, [specs[k] for k in references]),
+            axis_names=self._axis_names,
+            check_vma=self._check_vma,
+        )(values)
+        write_all([*references.values()], after)
+        return result
+
+    def _has_summands(self, in_specs: Sequence[PartitionSpec]) -> bool:
+        """Whether arguments or results are sums over devices, of which these have summands."""
+        given, _ = pytrees.flatten_shown(self._out_specs, is_placement)
+        specs = [*in_specs, *(x.spec if isinstance(x, NamedSharding) else x for x in given)]
+        return any(isinstance(x, PartitionSpec) and x.unreduced for x in specs)
+
+    def _inferred(self, x: Any, mesh: AbstractMesh) -> Spec:
+        """How an array is split along the axes of the function, as its type says."""
+        names = self._axis_names or mesh.axis_names
+        return tuple(tuple(filter(names.__contains__, axes)) for axes in type_of(x))
+
     def _mesh_of(self, args: Any) -> AbstractMesh | None:
         """The mesh of arguments that are over one, where there is no other with devices."""
         wanted = self._mesh
@@ -263,7 +314,8 @@ class _OfParts:
         leaves, structure = arrays_of(args, f"shard_map of {name_of(self._f)}: the arguments")
         if self._in_specs is UNCONSTRAINED:
             self._check_inferred(leaves, mesh, names)
-            ins = [tuple(tuple(filter(names.__contains__, axes)) for axes in type_of(x)) for x in leaves]
+            specs = [PartitionSpec()] * len(leaves)
+            ins = [self._inferred(x, mesh) for x in leaves]
         else:
             specs = self._specs("in_specs", self._in_specs, args, mesh)
             ins = [_axes("in_specs", mesh, names, spec, x.shape) for x, spec in zip(leaves, specs, strict=True)]
@@ -272,6 +324,12 @@ class _OfParts:
             for x, spec in zip(leaves, ins, strict=True)
         ]
         flat = OfLeaves(self._f, structure)
+
+        def of_parts(*given: Any) -> list[Any]:
+            outputs = flat(*(_summand(x, spec.unreduced) for x, spec in zip(given, specs, strict=True)))
+            outs = self._specs("out_specs", self._out_specs, pytrees.unflatten(flat.tree, outputs), mesh)
+            return [_total(x, spec.unreduced, self._check_vma) for x, spec in zip(outputs, outs, strict=True)]
+
         values = None if self.values is None else [as_array(x) for x in self.values]
 
         def run_parts(graph: ManualTrace, x: Instruction) -> ConcreteArray | None:
@@ -279,7 +337,8 @@ class _OfParts:
 
         types = _types_of_parts(mesh, names, leaves)
         with set_mesh(mesh) if current_mesh().empty else nullcontext():  # that of functions of parts of these parts
-            given = (flat, parts, mesh, names, self._check_vma, name_of(self._f))
+            function = of_parts if self._has_summands(specs) else flat
+            given = (function, parts, mesh, names, self._check_vma, name_of(self._f))
             made, captured, results = trace_parts(*given, run_parts, self.is_of_tracers, types)
         result = pytrees.unflatten(flat.tree, [x.array_shape for x in made.outputs])
         specs = self._specs("out_specs", self._out_specs, result, mesh)
@@ -319,14 +378,26 @@ class _OfParts:
             given = spec.spec if isinstance(spec, NamedSharding) else spec
             if given is not None and not isinstance(given, PartitionSpec):
                 raise ArgumentError(f"shard_map: {what} must be PartitionSpecs, but has {spec!r}.")
-            if given is not None and given.unreduced:
-                raise ArgumentError(
-                    f"shard_map of {name_of(self._f)}: {what} has {given} with unreduced={set(given.unreduced)}, but "
-                    "devices never have summands of an array: the sum is made where it arises. Leave unreduced out, "
-                    "and a lax.psum over these axes inside."
-                )
             found += [given if given is not None else PartitionSpec()] * len(pytrees.leaves(subtree))
         return found
+
+
+def _summand(x: Any, axes: frozenset[Hashable]) -> Any:
+    """Of an array that is the sum over the devices along axes, the summand of each: all of it on the first one."""
+    for name in sorted(axes, key=str):
+        first = elementwise.eq(exchanges.replica_id(axis_name=name), movement.full(0, np.uint32))
+        x = elementwise.select(movement.broadcast(first, sizes=x.shape, dimensions=()), x, elementwise.zeros_like(x))
+    return x
+
+
+def _total(x: Any, axes: frozenset[Hashable], check_vma: bool) -> Any:
+    """The sum of what the devices along axes have."""
+    for name in sorted(axes, key=str):
+        if check_vma:
+            x = varying.psum_invariant(x, axis_name=name)
+        else:
+            x = collectives.all_reduce(x, to_apply=collectives.sum_of(x.dtype), axis_name=name)
+    return x
 
 
 def _varying(x: Any) -> frozenset[Hashable]:

@@ -316,13 +316,14 @@ def pcast(x: Tree, axis_name: Any, *, to: str) -> Tree:
     Args:
         x: a pytree of arrays.
         axis_name: a name, or several.
-        to: "varying".
+        to: "varying"; "unreduced" and "reduced" give x as it is: the first of a value that varies, as a result whose
+            out_spec is `unreduced` along the axis, the other of one that does not.
 
     Returns:
         Arrays of the shapes of x.
 
     Raises:
-        AttributeValueError: `to` is another word.
+        AttributeValueError: `to` is another word, or x varies where it must not, or does not where it must.
 
     >>> import tinyxla as tx
     >>> mesh = tx.make_mesh((1,), ("x",))
@@ -331,9 +332,26 @@ def pcast(x: Tree, axis_name: Any, *, to: str) -> Tree:
     >>> f(tx.numpy.ones(2))
     Array([1., 1.], dtype=float32)
     """
-    if to != "varying":
-        raise AttributeValueError(f"lax.pcast: to must be 'varying', but is {to!r}; use lax.psum for what is the same.")
-    return pvary(x, axis_name)
+    if to == "varying":
+        return pvary(x, axis_name)
+    if to not in ("unreduced", "reduced"):
+        raise AttributeValueError(
+            f"lax.pcast: to must be 'varying', 'unreduced' or 'reduced', but is {to!r}; use lax.psum for what is the "
+            "same."
+        )
+    names = frozenset(axis.name for axis in _axes("lax.pcast", axis_name))
+
+    def leaf(x: Any) -> Any:
+        known = state.manual.varying(x) if state.manual is not None else None
+        wanted = names if to == "unreduced" else frozenset[Hashable]()
+        if known is not None and known & names != wanted:
+            raise AttributeValueError(
+                f"lax.pcast: to={to!r} is for a value that {'varies' if wanted else 'does not vary'} along "
+                f"{' and '.join(sorted(map(repr, names)))}, but this one varies along {sorted(map(str, known))}."
+            )
+        return x
+
+    return _mapped("lax.pcast", leaf, x)
 
 
 def pmean(x: Tree, axis_name: Any, *, axis_index_groups: Groups = None) -> Tree:
@@ -433,7 +451,7 @@ def all_gather(
         axis: where in the result the examples run.
         tiled: along a dimension of x, one example after the other, instead of a new dimension.
         to: inside of `shard_map`, "invarying" makes a result that is known to be the same on all devices, so that its
-            out_spec may lack the axis; its cotangent is one, too. ("reduced" is as "varying".)
+            out_spec may lack the axis; its cotangent is one, too. ("reduced" is as "invarying".)
 
     Returns:
         Arrays with a new dimension `axis` whose size is the number of examples; with `tiled`, that dimension is as many
@@ -441,7 +459,7 @@ def all_gather(
 
     Raises:
         AxisNameError: there is no such axis.
-        AttributeValueError: `to` is another word, or "invarying" for groups.
+        AttributeValueError: `to` is another word, or not "varying" for groups.
 
     >>> import numpy as np
     >>> from tinyxla.lax import all_gather
@@ -454,12 +472,12 @@ def all_gather(
     group = _Group(what, axis_name, axis_index_groups)
     if to not in ("varying", "invarying", "reduced"):
         raise AttributeValueError(f"{what}: to must be 'varying', 'invarying' or 'reduced', but is {to!r}.")
-    if to == "invarying" and group.members is not None:
+    if to != "varying" and group.members is not None:
         raise AttributeValueError(f"{what}: groups have different results; leave out to, or axis_index_groups.")
 
     def leaf(x: Any) -> Any:
         at = canonical_axis(axis, x.ndim + (not tiled), f"{what}: axis")
-        if to == "invarying" and group.is_manual:
+        if to != "varying" and group.is_manual:
             found = movement.move_axis(group.gathered_once(x), 0, at)
             return collectives.merged(found, at) if tiled else found
         if group.participants is not None and group.size:

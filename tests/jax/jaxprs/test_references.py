@@ -41,6 +41,18 @@ def argument_of_jit():
     return f(ref, 2.0), ref[...], f(ref, 3.0), ref[...]
 
 @case
+def argument_of_shard_map():
+    from jax.sharding import PartitionSpec as P
+    ref = jax.new_ref(jnp.zeros(4))
+    def f(r, x):
+        r[...] += x + jax.lax.axis_index("x").astype("float32")
+        return r[...] * x
+    with jax.set_mesh(jax.make_mesh((1,), ("x",))):
+        typed = jax.jit(jax.shard_map(f, out_specs=P("x")))(ref, jnp.arange(4.0))
+        given = jax.shard_map(f, in_specs=(P("x"), P("x")), out_specs=P("x"))
+        return typed, jax.jit(given)(ref, jnp.arange(4.0)), ref[...]
+
+@case
 def argument_and_one_from_around_of_jit():
     around, ref = jax.new_ref(jnp.zeros(3)), jax.new_ref(jnp.zeros(3))
     @jax.jit
