@@ -254,6 +254,7 @@ def test_examples_stay_split_along_explicit_axes(wrap: Any) -> None:
     looked_up = wrap(tx.vmap(lambda a, k: a.at[k].get(out_sharding=P(None, "y"))))
     assert _type(looked_up(_split((8, 4, 2), "x"), places)) == ("x", None, "y")
     assert _type(wrap(tx.vmap(lambda a: jnp.zeros(5), out_axes=-1))(rows)) == (None, "x")
+    assert _type(wrap(tx.vmap(lambda a: a + 1, spmd_axis_name="x"))(rows)) == ("x", "y", None)
     with pytest.raises(ShardingTypeError, match="examples of arguments are split in different ways, along 'x' and 'y'"):
         wrap(tx.vmap(lambda a, b: a))(rows, _split((8,), "y"))
     with pytest.raises(ShardingTypeError, match="spmd_axis_name is"):
