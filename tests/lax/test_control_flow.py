@@ -755,3 +755,32 @@ def test_fori_loop_takes_floats_for_bounds() -> None:
 
     for found, expected in zip(tx.tree.leaves(program(tx)), jax.tree.leaves(program(jax)), strict=True):
         assert (float(found), found.dtype) == (float(expected), expected.dtype)
+
+
+ZEROS = np.zeros((3, 2), tx.dtypes.float0)
+
+
+@pytest.mark.parametrize("wraps", [lambda f: f, tx.jit], ids=["eager", "jit"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda z: tx.lax.cond(True, lambda a: a, lambda a: a, z),
+        lambda z: tx.lax.scan(lambda c, x: (c + 1.0, x), 0.0, z)[1],
+        lambda z: tx.lax.scan(lambda c, x: (c, x), z, np.arange(3.0))[0],
+        lambda z: tx.lax.while_loop(lambda c: c[1] < 3, lambda c: (c[0], c[1] + 1), (z, 0))[0],
+        lambda z: tx.lax.fori_loop(0, 3, lambda _, c: c, z),
+        lambda z: tx.lax.map(lambda pair: pair[0], (z, np.arange(3))),
+        tx.lax.stop_gradient,
+    ],
+    ids=["cond", "scan xs", "scan carry", "while_loop", "fori_loop", "map", "stop_gradient"],
+)
+def test_zeros_of_integers_go_through_loops_and_branches(
+    function: Callable[[Any], Any], wraps: Callable[[Any], Any]
+) -> None:
+    found = wraps(function)(ZEROS)
+    assert (found.shape, found.dtype) == (ZEROS.shape, ZEROS.dtype)
+
+
+def test_zeros_of_integers_in_xs_must_have_the_length() -> None:
+    with pytest.raises(ShapeError, match="first axes of one size"):
+        tx.lax.scan(lambda c, x: (c, x), 0.0, (np.arange(4), ZEROS))

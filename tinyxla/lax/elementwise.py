@@ -21,6 +21,7 @@ from tinyxla.ops.op import Op, Value
 from tinyxla.shapes import element_type
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.float_zeros import is_float0
 from tinyxla.tracing.signatures import Tree
 
 __all__ = [
@@ -693,6 +694,8 @@ def stop_gradient(x: Tree) -> Tree:
 
 def _constant_to_derivatives(x: Any) -> Any:
     """There and back through integers of the same bits: those have no derivative, and the detour costs nothing."""
+    if is_float0(x):
+        return x
     value = array_of(x, "lax.stop_gradient")
     kind = element_type(value.dtype)
     if kind.kind == "complex":

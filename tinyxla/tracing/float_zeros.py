@@ -43,6 +43,11 @@ def without_float0(tree: Any) -> Any:
     return pytrees.map_tree(lambda x: _FloatZeros(tuple(x.shape)) if is_float0(x) else x, tree)
 
 
+def rows_of_float0(tree: Any) -> Any:
+    """The pytree with the rows along the first axis in the place of its arrays of element type float0."""
+    return pytrees.map_tree(lambda x: np.zeros(x.shape[1:], float0) if is_float0(x) else x, tree)
+
+
 def holds_float0(treedef: pytrees.TreeDef) -> bool:
     """Whether arrays of element type float0 are parts of a structure."""
     return treedef.type is _FloatZeros or any(map(holds_float0, treedef.children()))

@@ -32,7 +32,14 @@ from tinyxla.shapes.symbolic import has_symbolic, is_symbolic, max_dim
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray, Operand
 from tinyxla.tracing.core import state, trace
-from tinyxla.tracing.float_zeros import holds_float0, is_float0, stacked_float0
+from tinyxla.tracing.float_zeros import (
+    as_numbers,
+    holds_float0,
+    is_float0,
+    rows_of_float0,
+    stacked_float0,
+    without_float0,
+)
 from tinyxla.tracing.promotion import as_array, config, default_int, promote_types
 from tinyxla.tracing.signatures import Arguments, R
 from tinyxla.transforms import call, conditional, while_
@@ -167,7 +174,7 @@ class _Carry(NamedTuple):
 
     @staticmethod
     def of(what: str, value: Any) -> _Carry:
-        return _Carry(*arrays_of(value, f"{what}: the initial value"))
+        return _Carry(*arrays_of(value, f"{what}: the initial value", float0=True))
 
     @property
     def value(self) -> Any:
@@ -522,9 +529,8 @@ def scan(
     step = wraps(f)(lambda carry, x: _pair(what, f(carry, x)))
 
     def general(init: Any, xs: Any) -> Any:
-        rows, tree = arrays_of(xs, f"{what}: xs")
-        count = _length(what, rows, xs, length)
-        return _scan(what, step, _Carry.of(what, init), _Numbers.below(count), (rows, tree), reverse, unroll)
+        count, rows = _rows(what, xs, length)
+        return _scan(what, step, _Carry.of(what, init), _Numbers.below(count), rows, reverse, unroll)
 
     return repeated((f,), (what, length, reverse, unroll), general, (init, xs))
 
@@ -615,6 +621,15 @@ def _repeated(name: str, one: Function, carried: list[Any], kept: list[Any], cou
     return carried
 
 
+def _rows(what: str, xs: Any, length: int | None) -> tuple[Any, tuple[list[Array], pytrees.TreeDef]]:
+    """How many rows arrays have, and the arrays with the structure of a row."""
+    rows, tree = arrays_of(xs, f"{what}: xs", float0=True)
+    if not holds_float0(tree):
+        return _length(what, rows, xs, length), (rows, tree)
+    count = _length(what, arrays_of(as_numbers(xs), f"{what}: xs")[0], xs, length)
+    return count, (rows, pytrees.flatten(without_float0(rows_of_float0(xs)))[1])
+
+
 def _length(what: str, rows: Sequence[Array], xs: Any, length: int | None) -> int:
     if length is not None:
         length = integer_of(what, "the length", length)
@@ -699,15 +714,16 @@ def map_(f: Callable[[Element], R], xs: Element, *, batch_size: int | None = Non
 
 
 def _map(what: str, f: Function, xs: Any, batch_size: int | None) -> Any:
-    rows, tree = arrays_of(xs, f"{what}: xs")
-    count = _length(what, rows, xs, None)
     if batch_size is not None:
         batch_size = integer_of(what, "batch_size", batch_size)
     if not batch_size:
+        count, parts = _rows(what, xs, None)
         step = wraps(f)(lambda _, x: ((), f(x)))
-        return _scan(what, step, _Carry.of(what, ()), _Numbers.below(count), (rows, tree), False, 1)[1]
+        return _scan(what, step, _Carry.of(what, ()), _Numbers.below(count), parts, False, 1)[1]
     if batch_size < 1:
         raise ArgumentError(f"{what}: batch_size must not be negative, but is {batch_size}.")
+    rows, tree = arrays_of(xs, f"{what}: xs")
+    count = _length(what, rows, xs, None)
     rounds = count // batch_size
     if not rounds:
         return vmap(f)(xs)
@@ -845,7 +861,7 @@ def switch(index: ArrayLike, branches: Sequence[Function], *operands: Any, opera
 
 @branching
 def _branch(what: str, index: Any, functions: Sequence[Function], args: tuple[Any, ...]) -> Any:
-    leaves, tree = arrays_of(args, f"{what}: operand ", lambda: argument_names(args, {}))
+    leaves, tree = arrays_of(args, f"{what}: operand ", lambda: argument_names(args, {}), float0=True)
     whole = pytrees.unflatten(tree, leaves)
     once: dict[int, _Traced] = {}  # a function that is several branches is traced once
     for function in functions:
