@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import jax
@@ -246,3 +247,53 @@ def test_compiler_ir_gives_hlo() -> None:
     assert str(lowered.compiler_ir()) == str(lowered.compiler_ir("stablehlo")) == lowered.as_text("stablehlo")
     with pytest.raises(AttributeValueError, match="dialect is 'hlo' or 'stablehlo', but got 'mhlo'"):
         lowered.compiler_ir("mhlo")
+
+
+# --- residuals --------------------------------------------------------------------------------------------------------
+
+W, ROWS, ONES = np.ones((4, 5), np.float32), np.ones((2, 4), np.float32), np.ones((2, 5), np.float32)
+
+
+def _pullback(wrap: Any = lambda f: f) -> Any:
+    layer = lambda w, x: tnp.tanh(x @ w["a"] * w["n"])  # noqa: E731
+    return wrap(lambda *args: tinyxla.vjp(layer, *args)[1])({"a": tnp.array(W), "n": 3}, tnp.array(ROWS))
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, tinyxla.jit], ids=["eager", "jit"])
+def test_residuals_of_arguments_can_be_replaced(wrap: Any) -> None:
+    pullback = _pullback(wrap)
+    (w, x), others = pullback.args_res, pullback.opaque_residuals
+    assert (w["a"].shape, repr(w["n"]), x.shape) == (W.shape, "NotNeeded()", ROWS.shape)
+    assert others
+    before = tinyxla.tree.map(np.asarray, pullback(ONES))
+    pullback.args_res[0]["a"] = 2 * W
+    for again in (pullback, tinyxla.tree.map(lambda x: x, pullback), lambda c: tinyxla.jit(lambda p: p(c))(pullback)):
+        _close(again(ONES)[0]["a"], before[0]["a"])
+        _close(again(ONES)[1], 2 * before[1])
+
+
+def test_residual_that_is_dropped_is_freed() -> None:
+    pullback = _pullback()
+    kept = weakref.ref(pullback.args_res[0]["a"])
+    pullback.args_res[0]["a"] = None
+    assert kept() is None
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "text"),
+    [
+        ({"a": None, "n": 3}, ShapeError, r"a residual must be f32\[4,5\], .* but is None"),
+        ({"a": np.ones(3), "n": 3}, ShapeError, r"a residual must be f32\[4,5\], .* but is f32\[3\]"),
+        (None, ArgumentError, "args_res must have the structure of the arguments"),
+    ],
+)
+def test_residuals_must_fit(given: Any, error: type[Exception], text: str) -> None:
+    pullback = _pullback()
+    pullback.args_res[0] = given
+    with pytest.raises(error, match=text):
+        pullback(ONES)
+
+
+def test_linearized_functions_give_the_weak_types_of_results() -> None:
+    for y in tinyxla.linearize(lambda x, y: (x * y, y), 2.0, 3.0)[1](1.0, 1.0):
+        assert y.weak_type

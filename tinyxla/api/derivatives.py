@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Concatenate, Literal, overload
 
 import numpy as np
@@ -72,7 +73,8 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False, reduce_axes: Sequen
     Returns:
         `(result, pullback)`, or `(result, pullback, auxiliary)`; `pullback(cotangent)` gives a tuple of cotangents,
         one for each argument and of its structure. That of an integer is a zero of type `dtypes.float0`, as in JAX.
-        It is a pytree: compiled and mapped functions can take and give it.
+        It is a pytree: compiled and mapped functions can take and give it. The values that it needs are in its lists
+        `args_res`, of the arguments, and `opaque_residuals`, and can be replaced there.
 
     Raises:
         ShapeError: in the VJP function, a cotangent that does not have the shape of the result.
@@ -111,15 +113,24 @@ def _vjp_with_references(fun: Function, primals: tuple[Any, ...], has_aux: bool)
     return (value, with_references, *aux)
 
 
+@dataclass(frozen=True)
+class NotNeeded:
+    """Stands among the residuals of a pullback for an argument whose value it does not need."""
+
+
+pytrees.register(NotNeeded, lambda _: ((), None), lambda _, children: NotNeeded())
+
+
 class Pullback:
     """The way back of `vjp`. It is a pytree of the values that it needs: it is recorded when that is asked for."""
 
     def __init__(self, name: str, flat: Function, inputs: _Leaves, outputs: _Leaves, recorded: Any = None) -> None:
         self.__name__ = name
-        self.flat = flat
-        self.inputs = inputs
-        self.outputs = outputs
+        self.flat: Function = flat
+        self.inputs: _Leaves = inputs
+        self.outputs: _Leaves = outputs
         self.recorded: tuple[list[Any], Any] | None = recorded
+        self.residuals: tuple[list[Any], list[Any]] | None = None
 
     def __repr__(self) -> str:
         return f"<vjp of {self.__name__.strip('<>')}>"
@@ -131,6 +142,9 @@ class Pullback:
                 f"vjp of {self.__name__}: the pullback takes one argument, the cotangent of the result, but got "
                 f"{1 + len(more)}; put those of several results into the container that the function returns."
             )
+        if self.residuals is not None:
+            captured, rest = self.flatten()
+            return Pullback.unflatten(rest, captured)(cotangent)
         typed = _matched("cotangent", cotangent, f"result of {self.__name__}", *self.outputs)
         return pytrees.unflatten(self.inputs[1], _with_zeros(self.flat(typed), self.inputs[0]))
 
@@ -142,19 +156,73 @@ class Pullback:
                 (tuple(ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type) for x in leaves), tree)
                 for leaves, tree in (self.inputs, self.outputs)
             ]
-            self.recorded = captured, (self.__name__, made, tuple(flows), *described)
-        return self.recorded
+            number = {id(x): k for k, x in enumerate(captured)}
+            places = tuple(number.get(id(x)) for x in self.inputs[0])
+            self.recorded = captured, (self.__name__, made, tuple(flows), *described, places)
+        if self.residuals is None:
+            return self.recorded
+        return self._replaced(*self.recorded), self.recorded[1]
 
     @staticmethod
     def unflatten(rest: Any, needed: Iterable[Any]) -> Pullback:
         """The way back by what `flatten` gives."""
-        name, made, flows, inputs, outputs = rest
+        name, made, flows, inputs, outputs, _ = rest
         captured = list(needed)
 
         def flat(cotangents: list[Any]) -> list[Any]:
             return spread(run(made, [*(c for c in cotangents if c is not None), *captured]), flows)
 
         return Pullback(name, flat, inputs, outputs, (captured, rest))
+
+    @property
+    def args_res(self) -> list[Any]:
+        """For each argument its value where the pullback needs it, and `NotNeeded()` elsewhere. What is put in the
+        place of a value counts instead of it: so a program may drop an array between the passes, and give it again."""
+        return self._residuals()[0]
+
+    @property
+    def opaque_residuals(self) -> list[Any]:
+        """The other values that the pullback needs; what is put in their places counts, too."""
+        return self._residuals()[1]
+
+    def _residuals(self) -> tuple[list[Any], list[Any]]:
+        if self.residuals is None:
+            captured, rest = self.flatten()
+            _, _, _, self.inputs, self.outputs, places = rest
+            leaves = [NotNeeded() if k is None else captured[k] for k in places]
+            others = [x for k, x in enumerate(captured) if k not in places]
+            self.residuals = [*pytrees.unflatten(self.inputs[1], leaves)], others
+            # These lists alone hold the values from now on.
+            self.recorded = [ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type) for x in captured], rest
+            self.flat = lambda _: None
+        return self.residuals
+
+    def _replaced(self, described: list[Any], rest: Any) -> list[Any]:
+        """The values that it needs, as they are in the lists of residuals now."""
+        assert self.residuals is not None
+        arguments, others = self.residuals
+        places = rest[-1]
+        tree = self.inputs[1]
+        try:
+            leaves = tree.flatten_up_to(tuple(arguments))
+        except ValueError:
+            raise ArgumentError(
+                f"vjp of {self.__name__}: args_res must have the structure of the arguments, "
+                f"{pytrees.structure_text(tree)}, but is {arguments!r}."
+            ) from None
+        given = {k: x for k, x in zip(places, leaves, strict=True) if k is not None}
+        rest_of = iter(others)
+        now = [given[k] if k in given else next(rest_of) for k in range(len(described))]
+        return [self._residual(x, old) for x, old in zip(now, described, strict=True)]
+
+    def _residual(self, given: Any, old: Any) -> Array:
+        """A value that stands for one of that shape and type."""
+        what = f"vjp of {self.__name__}: a residual"
+        found, _ = arrays_of([given], what)
+        if [(x.shape, x.dtype) for x in found] != [(old.shape, old.dtype)]:
+            texts = ", ".join(str(Shape.of(x)) for x in found) or "None"
+            raise ShapeError(f"{what} must be {Shape.of(old)}, as the value that it replaces, but is {texts}.")
+        return found[0].with_weak_type(old.weak_type)
 
 
 pytrees.register(Pullback, Pullback.flatten, Pullback.unflatten)

@@ -98,11 +98,12 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
         given = _leaves_like(inputs, treedef, tangents, f"the derivative of {name}: a tangent", is_strict=True)
         moves = iter(run(forth(), [*zeros, *captured, *chosen(given, flows)]))
         leaves = [
-            next(moves) if moving else np.zeros(x.shape, float0) for x, moving in zip(outputs, seeded, strict=True)
+            next(moves).with_weak_type(x.weak_type) if moving else np.zeros(x.shape, float0)
+            for x, moving in zip(outputs, seeded, strict=True)
         ]
         return flat.result(leaves)
 
-    outputs = [ShapeDtypeStruct(x.shape, x.dtype) for x in values]
+    outputs = [ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type) for x in values]
     return flat.with_aux(flat.result(values), Partial(named("derivative", fun, derivative), captured))
 
 
