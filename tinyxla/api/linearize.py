@@ -74,7 +74,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
         >>> import tinyxla as tx
         >>> y, derivative = tx.linearize(tx.numpy.sin, 0.0)
         >>> derivative(2.0)
-        Array(2., dtype=float32)
+        Array(2., dtype=float32, weak_type=True)
     """
     check_callable("linearize", fun)
     name = name_of(fun)
