@@ -66,6 +66,15 @@ def test_equal_programs_are_compiled_once(messages: list[str]) -> None:
     ]
 
 
+def test_compiling_is_logged_for_debugging(messages: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    tx.jit(lambda x: x + 5)(1.0)
+    assert not messages
+    with caplog.at_level(logging.DEBUG, "tinyxla"):
+        tx.jit(lambda x: x + 6)(1.0)
+    assert [m.split()[0] for m in messages] == ["Finished", "Compiling", "Finished"]
+    assert {r.levelno for r in caplog.records} == {logging.DEBUG}
+
+
 def test_options_of_messages_leave_programs(messages: list[str]) -> None:
     f = tx.jit(step)
     f({"w": jnp.ones(3)}, jnp.ones(4))

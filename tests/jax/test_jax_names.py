@@ -517,7 +517,12 @@ def test_lowered_functions_are_texts_of_stablehlo() -> None:
         print(jax.jit(jnp.sin).lower(1.0).as_text("hlo")[:9])
         print(jax.jit(lambda x: jax.pure_callback(abs, x, x)).lower(1.0).as_text()[:9])
         """
-    assert printed(program) == ["module @sin {", "True", "HloModule", "HloModule"]
+    assert printed(program) == [
+        "module @jit_sin attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {",
+        "True",
+        "HloModule",
+        "HloModule",
+    ]
 
 
 def test_tokens_texts_and_docstrings_are_as_in_jax() -> None:

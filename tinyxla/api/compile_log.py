@@ -1,8 +1,8 @@
 """What is said of tracing and compiling: the options `log_compiles`, `explain_cache_misses` and `slow_compile_seconds`.
 
-Messages of the first two are warnings of the logger "tinyxla", which Python prints where no handler is set. Work that
-takes long is told on stderr while it goes on, by a thread that sleeps until then and looks at what the working thread
-does.
+Messages of the first two are warnings of the logger "tinyxla", which Python prints where no handler is set; those of
+`log_compiles` are there without the option, too, where the logger shows messages for debugging. Work that takes long is
+told on stderr while it goes on, by a thread that sleeps until then and looks at what the working thread does.
 """
 
 from __future__ import annotations
@@ -35,22 +35,34 @@ _MIN_UNROLLED_COPIES = 30  # copies of a line's operations, from which on a loop
 _GROWTH = 4  # each report on the same work comes after so many times the seconds of the last
 
 
-def _warn(message: str) -> None:
-    """A warning of the library's logger."""
+_WARNING, _DEBUG = 30, 10  # the levels of Python's `logging`
+
+
+def _write(message: str, level: int = _WARNING) -> None:
+    """A message of the library's logger."""
     import logging  # here, since most programs log nothing
 
-    logging.getLogger("tinyxla").warning(message)
+    logging.getLogger("tinyxla").log(level, message)
 
 
-log = _warn
+log = _write
+_logger = "tinyxla"
 _observers: list[Callable[[str, str, float], None]] = []
 
 
-def observe(observer: Callable[[str, str, float], None], say: Callable[[str], None]) -> None:
+def _level() -> int | None:
+    """That of messages of tracing and compiling: warnings by the option, else what debugging shows; None: not any."""
+    if config.log_compiles:
+        return _WARNING
+    logging = sys.modules.get("logging")
+    return _DEBUG if logging is not None and logging.getLogger(_logger).isEnabledFor(_DEBUG) else None
+
+
+def observe(observer: Callable[[str, str, float], None], say: Callable[..., None], logger: str) -> None:
     """Have a function called with "trace" or "compile", a function's name and the seconds that this took; and another
-    one with each message, in place of the library's logger."""
-    global log
-    log = say
+    one with each message and its level, for the logger of that name, in place of the library's."""
+    global log, _logger
+    log, _logger = say, logger
     _observers.append(observer)
 
 
@@ -73,34 +85,37 @@ def traced(name: str, trace: Callable[[], T], computation_of: Callable[[T], Comp
     with _watched(name, None):
         made = trace()
     _tell("trace", name, start)
-    if config.log_compiles:
+    level = _level()
+    if level is not None:
         computation = computation_of(made)
         log(
             f"Finished tracing {name.strip('<>')}{signature_text(computation)} for jit in {_since(start)}: "
-            f"{counted(count_operations(computation), 'operation')}{_at_user_line()}"
+            f"{counted(count_operations(computation), 'operation')}{_at_user_line()}",
+            level,
         )
     return made
 
 
 def compiled(computation: Computation, compile: Callable[[], Executable]) -> Executable:
     """The result of compiling a computation, which is logged, and told of if it takes long."""
-    logs, name = config.log_compiles, computation.name.strip("<>")
+    level, name = _level(), computation.name.strip("<>")
     start = time.perf_counter()
-    if logs:
-        log(f"Compiling {name}{signature_text(computation)}{_at_user_line()}")
+    if level is not None:
+        log(f"Compiling {name}{signature_text(computation)}{_at_user_line()}", level)
     with _watched(name, computation):
         made = compile()
     _tell("compile", computation.name, start)
-    if logs:
-        log(f"Finished compilation of {name} in {_since(start)}: {counted(len(made.kernels), 'kernel')}")
+    if level is not None:
+        log(f"Finished compilation of {name} in {_since(start)}: {counted(len(made.kernels), 'kernel')}", level)
         _state.last = made
     return made
 
 
 def noting_shared(computation: Computation, executable: Executable) -> Executable:
     """An executable for a function, which is logged if that of an equal computation was there already."""
-    if config.log_compiles and _state.last is not executable:
-        log(f"Finished compilation of {computation.name.strip('<>')} in 0 s: an equal program is there already")
+    level = _level()
+    if level is not None and _state.last is not executable:
+        log(f"Finished compilation of {computation.name.strip('<>')} in 0 s: an equal program is there already", level)
     _state.last = None
     return executable
 

@@ -60,10 +60,11 @@ def split_positions(numbers: frozenset[int], count: int) -> tuple[tuple[int, ...
 def check_static(where: int | str, value: Any, name: str) -> None:
     try:
         hash(value)
-    except TypeError:
+    except TypeError as error:
         raise ArgumentError(
             f"jit of {name}: the static argument {where!r} is {reprlib.repr(value)} of type {type(value).__name__}, "
-            "which cannot be hashed; pass a tuple instead of a list, or an array as an argument that is not static."
+            "which cannot be hashed; pass a tuple instead of a list, or an array as an argument that is not static. "
+            f"({error})"
         ) from None
 
 

@@ -16,10 +16,10 @@ _LOGGERS = {
 }
 
 
-def log(message: str) -> None:
-    """A warning of JAX's logger for a message, with what JAX says."""
+def log(message: str, level: int = logging.WARNING) -> None:
+    """A message of JAX's logger, with what JAX says."""
     name = next((name for start, name in _LOGGERS.items() if message.startswith(start)), "jax._src.dispatch")
-    logging.getLogger(name).warning(in_jax(message))
+    logging.getLogger(name).log(level, in_jax(message))
 
 
 def _record(what: str, name: str, seconds: float) -> None:
@@ -34,4 +34,4 @@ def _record(what: str, name: str, seconds: float) -> None:
 
 def tell_of_compiling() -> None:
     """Have the library tell of it so."""
-    compile_log.observe(_record, log)
+    compile_log.observe(_record, log, "jax._src.dispatch")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -92,15 +93,26 @@ def in_stablehlo(as_text: Callable[..., str]) -> Callable[..., str]:
     @wraps(as_text)
     def text(self: Any, dialect: str | None = None, *, debug_info: bool = False) -> str:
         if is_partitioned(self) and dialect in (None, "hlo", "stablehlo"):
-            return global_text(self, dialect or "stablehlo", debug_info)
-        if dialect is not None:
-            return as_text(self, dialect, debug_info=debug_info)
-        try:
-            return as_text(self, "stablehlo", debug_info=debug_info)
-        except ArgumentError:
-            return as_text(self, debug_info=debug_info)
+            found = global_text(self, dialect or "stablehlo", debug_info)
+        elif dialect is not None:
+            found = as_text(self, dialect, debug_info=debug_info)
+        else:
+            try:
+                found = as_text(self, "stablehlo", debug_info=debug_info)
+            except ArgumentError:
+                found = as_text(self, debug_info=debug_info)
+        return _HEAD.sub(_as_headed, found, count=1)
 
     return text
+
+
+_HEAD = re.compile(r"^module @(\w+)( attributes)?")
+_COUNTS = "mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32"
+
+
+def _as_headed(head: re.Match[str]) -> str:
+    """The head of a module with the name that JAX gives to the program of a compiled function, and its counts."""
+    return f"module @jit_{head[1].rstrip('_')} attributes" + ("" if head[2] else f" {{{_COUNTS}}}")
 
 
 def global_ir(compiler_ir: Callable[..., Any]) -> Callable[..., Any]:
