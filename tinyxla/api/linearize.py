@@ -33,6 +33,7 @@ from tinyxla.transforms import vjp as vjp_flat
 from tinyxla.transforms.calls import with_used_results
 from tinyxla.transforms.computations import chosen, effects, inexact, reverse, run, subgraph
 from tinyxla.transforms.custom import linear_part
+from tinyxla.transforms.dependence import dependent_results
 from tinyxla.transforms.reverse import is_inexact
 from tinyxla.tree_util import Partial
 from tinyxla.util.name_stacks import JVP, TRANSPOSE
@@ -189,20 +190,29 @@ def linear_transpose(fun: Function, *primals: Any, reduce_axes: Any = ()) -> Fun
     for x in both.instructions:
         if any(o in values for o in x.operands):
             values.add(x)
-    for k, x in enumerate(cotangents):
-        if x in values:
+    depends = [False] * count
+    if values.intersection(cotangents):
+        marked = [k < count for k in range(len(both.parameters))]
+        depends = dependent_results(both, marked)[len(made.outputs) :]
+    for k, found in enumerate(depends):
+        if found:
             raise DifferentiationError(
                 f"linear_transpose of {name}: the function must be linear, but its derivative by the argument "
                 f"{made.parameter_shapes[k]} depends on the arguments' values."
             )
-    transposed = subgraph(f"{name}_transpose", both.parameters[count:], cotangents)
+    # In loops and branches cotangents do not depend on the arguments, but are computed beside what does.
+    zeros = made.parameter_shapes[:count] if values.intersection(cotangents) else []
+    transposed = subgraph(f"{name}_transpose", both.parameters[count - len(zeros) :], cotangents)
+    if zeros:
+        transposed = with_used_results(transposed)
     outputs = [x.array_shape for x in made.outputs]
     seeded = inexact(made)
 
     def transpose(captured: list[Any], cotangent: Any) -> Any:
         results = [ShapeDtypeStruct(s.dimensions, s.dtype) for s in outputs]
         given = _leaves_like(results, tree, cotangent, f"linear_transpose of {name}: the cotangent")
-        found = within_scope(TRANSPOSE, lambda: run(transposed, [*captured, *chosen(given, seeded)]))
+        arguments = [movement.full(0, s.dtype, s.dimensions) for s in zeros if isinstance(s, Shape)]
+        found = within_scope(TRANSPOSE, lambda: run(transposed, [*arguments, *captured, *chosen(given, seeded)]))
         return pytrees.unflatten(treedef, found)
 
     return Partial(named("linear_transpose", fun, transpose), captured)
