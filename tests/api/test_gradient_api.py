@@ -45,10 +45,7 @@ def test_signatures_are_those_of_jax(name: str) -> None:
 
 
 def test_axes_to_reduce_over_are_refused() -> None:
-    for call in (
-        lambda: tx.grad(tx.numpy.sin, reduce_axes=("i",)),
-        lambda: tx.vjp(tx.numpy.sin, 1.0, reduce_axes=("i",)),
-    ):
+    for call in (lambda: tx.grad(tnp.sin, reduce_axes=("i",)), lambda: tx.vjp(tnp.sin, 1.0, reduce_axes=("i",))):
         with pytest.raises(ArgumentError, match=r"reduce_axes must be empty.*psum"):
             call()
 
@@ -79,7 +76,7 @@ def test_integers(what: str) -> None:
 
 
 def test_an_integer_has_no_jacobian() -> None:
-    found = tx.jacrev(lambda n, x: n * x, (0, 1), allow_int=True)(N, tx.numpy.float32(2))
+    found = tx.jacrev(lambda n, x: n * x, (0, 1), allow_int=True)(N, tnp.float32(2))
     assert (found[0].dtype, found[0].shape) == (float0, (3, 3))
     np.testing.assert_array_equal(found[1], N)
 
@@ -144,32 +141,32 @@ def test_what_jax_refuses_is_refused(what: str) -> None:
 
 
 def test_errors_name_the_leaf_and_the_fix() -> None:
-    _, pullback = tx.vjp(lambda x: {"a": x, "b": [x]}, tx.numpy.ones(2))
+    _, pullback = tx.vjp(lambda x: {"a": x, "b": [x]}, tnp.ones(2))
     with pytest.raises(ShapeError, match=r"The cotangent at \['b'\]\[0\] must have the shape .*f32\[2\].*f32\[3\]"):
-        pullback({"a": tx.numpy.ones(2), "b": [tx.numpy.ones(3)]})
+        pullback({"a": tnp.ones(2), "b": [tnp.ones(3)]})
     with pytest.raises(DTypeError, match=r"The cotangent at \['a'\] must have the type .* astype\('float32'\)"):
-        pullback({"a": tx.numpy.ones(2, "float16"), "b": [tx.numpy.ones(2)]})
+        pullback({"a": tnp.ones(2, "float16"), "b": [tnp.ones(2)]})
     with pytest.raises(ArgumentError, match=r"structure.*\{'a': \*, 'b': \[\*\]\}"):
-        pullback({"a": tx.numpy.ones(2)})
+        pullback({"a": tnp.ones(2)})
     with pytest.raises(DTypeError, match=r"tangent at \[0\] must have the type dtypes.float0.*zeros\(\(3,\), dtypes"):
         tx.jvp(lambda n: n, (N,), (N,))
     for numbers in (1, -2, (0, 3)):
         with pytest.raises(ArgumentError, match="argnums names argument"):
-            tx.grad(tx.numpy.sin, numbers)(1.0)
+            tx.grad(tnp.sin, numbers)(1.0)
     with pytest.raises(DifferentiationError, match=r"argument 0.*s32.*argnums"):
         tx.grad(lambda n: n * 1.0)(1)
 
 
 def test_an_op_without_derivative_names_the_line_where_it_was_called() -> None:
     def inner(x: Any) -> Any:
-        return tx.numpy.linalg.svd(2 * x)[0]  # the line
+        return tnp.linalg.svd(2 * x)[0]  # the line
 
     for function in (inner, tx.jit(inner)):
         for derivative in (tx.grad, tx.jacfwd):
             with pytest.raises(
                 DifferentiationError, match=r"Svd has no derivative: .* full_matrices=False(.|\n)*# the line"
             ):
-                derivative(lambda x, function=function: function(x).sum())(tx.numpy.ones((3, 2)))
+                derivative(lambda x, function=function: function(x).sum())(tnp.ones((3, 2)))
 
 
 # --- arguments and results --------------------------------------------------------------------------------------------
@@ -244,45 +241,45 @@ def test_nested(what: str) -> None:
 
 
 def test_checks_pass() -> None:
-    check_grads(lambda x, y: tx.numpy.sin(x) * y, (0.5, 2.0), 3)
+    check_grads(lambda x, y: tnp.sin(x) * y, (0.5, 2.0), 3)
     check_grads(lambda p, n: {"a": p["x"] ** n, "b": [p["y"] @ p["y"]]}, ({"x": 1.5, "y": np.eye(2, dtype="f")}, 3), 2)
-    check_grads(lambda z: tx.numpy.exp(z) * tx.numpy.conj(z), (Z,), 2)
-    check_grads(lambda x: tx.numpy.where(x > 0, x * x, 0), (tx.numpy.array([1.0, -1.0]),), 2, modes="rev")
+    check_grads(lambda z: tnp.exp(z) * tnp.conj(z), (Z,), 2)
+    check_grads(lambda x: tnp.where(x > 0, x * x, 0), (tnp.array([1.0, -1.0]),), 2, modes="rev")
     check_grads(lambda n: n * 2, (N,), 1)
 
 
 def wrong(jvp: Any = None, vjp: Any = None) -> Any:
     """A sine (of a real part times a number) whose derivative is what is given."""
     if jvp is not None:
-        f = tx.custom_jvp(tx.numpy.sin)
+        f = tx.custom_jvp(tnp.sin)
         f.defjvp(jvp)
     else:
-        f = tx.custom_vjp(tx.numpy.sin)
-        f.defvjp(lambda x: (tx.numpy.sin(x), x), vjp)
+        f = tx.custom_vjp(tnp.sin)
+        f.defvjp(lambda x: (tnp.sin(x), x), vjp)
     return f
 
 
 @pytest.mark.parametrize("mode", ["fwd", "rev"])
 def test_a_wrong_partial_is_objected_to(mode: str) -> None:
-    f = wrong(jvp=lambda x, t: (tx.numpy.sin(x[0]), t[0] * tx.numpy.cos(x[0]) * 1.1))
+    f = wrong(jvp=lambda x, t: (tnp.sin(x[0]), t[0] * tnp.cos(x[0]) * 1.1))
     with pytest.raises(AssertionError, match=r"jvp and differences" if mode == "fwd" else "vjp and differences"):
         check_grads(f, (0.5,), 1, modes=[mode])
 
 
 def test_a_wrong_transpose_is_objected_to() -> None:
-    f = wrong(vjp=lambda x, g: (g[::-1] * tx.numpy.cos(x),))
+    f = wrong(vjp=lambda x, g: (g[::-1] * tnp.cos(x),))
     with pytest.raises(AssertionError, match="vjp and differences"):
-        check_grads(f, (tx.numpy.array([0.5, 1.0]),), 1, modes="rev")
+        check_grads(f, (tnp.array([0.5, 1.0]),), 1, modes="rev")
 
 
 def test_a_missing_conjugate_is_objected_to() -> None:
-    f = wrong(vjp=lambda z, g: (g * tx.numpy.conj(tx.numpy.cos(z)),))
+    f = wrong(vjp=lambda z, g: (g * tnp.conj(tnp.cos(z)),))
     with pytest.raises(AssertionError, match="vjp and differences"):
         check_grads(f, (Z,), 1, modes="rev")
 
 
 def test_a_wrong_second_derivative_is_objected_to() -> None:
-    f = wrong(jvp=lambda x, t: (tx.numpy.sin(x[0]), t[0] * tx.lax.stop_gradient(tx.numpy.cos(x[0]))))
+    f = wrong(jvp=lambda x, t: (tnp.sin(x[0]), t[0] * tx.lax.stop_gradient(tnp.cos(x[0]))))
     check_grads(f, (0.5,), 1)
     for mode in ("fwd", "rev"):
         with pytest.raises(AssertionError, match=r"of the [jv]{2}p: [jv]{2}p and differences"):
@@ -290,14 +287,14 @@ def test_a_wrong_second_derivative_is_objected_to() -> None:
 
 
 def test_single_checks() -> None:
-    check_jvp(tx.numpy.sin, lambda x, t: tx.jvp(tx.numpy.sin, x, t), (0.5,))
-    check_vjp(tx.numpy.sin, lambda x: tx.vjp(tx.numpy.sin, x), (0.5,))
+    check_jvp(tnp.sin, lambda x, t: tx.jvp(tnp.sin, x, t), (0.5,))
+    check_vjp(tnp.sin, lambda x: tx.vjp(tnp.sin, x), (0.5,))
     with pytest.raises(AssertionError, match="the value under jvp"):
-        check_jvp(tx.numpy.sin, lambda x, t: tx.jvp(tx.numpy.cos, x, t), (0.5,))
+        check_jvp(tnp.sin, lambda x, t: tx.jvp(tnp.cos, x, t), (0.5,))
     with pytest.raises(AssertionError, match="the value under vjp"):
-        check_vjp(tx.numpy.sin, lambda x: tx.vjp(tx.numpy.cos, x), (0.5,))
+        check_vjp(tnp.sin, lambda x: tx.vjp(tnp.cos, x), (0.5,))
     with pytest.raises(ArgumentError, match="modes must be"):
-        check_grads(tx.numpy.sin, (0.5,), 1, modes=["forward"])
+        check_grads(tnp.sin, (0.5,), 1, modes=["forward"])
 
 
 def test_the_examples_of_the_documentation_run() -> None:
@@ -309,7 +306,7 @@ def test_the_examples_of_the_documentation_run() -> None:
 
 def test_the_way_back_is_a_pytree() -> None:
     def model(w: Any, x: Any) -> Any:
-        return {"y": tx.numpy.sin(w["a"] * x) + w["b"], "n": x.astype(np.int32)}
+        return {"y": tnp.sin(w["a"] * x) + w["b"], "n": x.astype(np.int32)}
 
     w, x = {"a": np.float32(2.0), "b": np.ones(3, np.float32)}, np.arange(3, dtype=np.float32)
     given = {"y": np.array([1.0, -2.0, 3.0], np.float32), "n": np.zeros(3, tx.dtypes.float0)}
@@ -321,7 +318,7 @@ def test_the_way_back_is_a_pytree() -> None:
     for found in (pullback, tx.vjp(model, w, x)[1]):
         once = tx.jit(lambda back: back({"y": given["y"], "n": np.zeros(3, tx.dtypes.float0)}))(found)  # taken by one
         tx.tree_util.tree_map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), once, wanted)
-    lanes = tx.vmap(lambda x: tx.vjp(tx.numpy.sin, x)[1])(x)
+    lanes = tx.vmap(lambda x: tx.vjp(tnp.sin, x)[1])(x)
     np.testing.assert_allclose(tx.vmap(lambda back, c: back(c)[0])(lanes, x), np.cos(x) * x, rtol=1e-6)
     assert tx.grad(lambda s: tx.vjp(lambda x: s * x * x, 3.0)[1](1.0)[0])(2.0) == 6.0
 
@@ -351,19 +348,19 @@ X = np.array([0.7, 1.4, -0.3], np.float32)
 LINEAR: dict[str, Any] = {
     "map": lambda y: tx.lax.map(lambda a: a * y[0], y),
     "scan": lambda y: tx.lax.scan(lambda c, a: (c * X[1] + a, c), y[0], y)[1],
-    "fori_loop": lambda y: tx.lax.fori_loop(0, 3, lambda i, c: c.at[i].set(tx.numpy.sin(y[i]) * 2), y),
-    "carry": lambda y: tx.lax.fori_loop(0, 2, lambda i, c: tx.numpy.sin(c), y),
-    "switch": lambda y: tx.lax.switch(1, [tx.numpy.sin, tx.numpy.cos], y),
+    "fori_loop": lambda y: tx.lax.fori_loop(0, 3, lambda i, c: c.at[i].set(tnp.sin(y[i]) * 2), y),
+    "carry": lambda y: tx.lax.fori_loop(0, 2, lambda i, c: tnp.sin(c), y),
+    "switch": lambda y: tx.lax.switch(1, [tnp.sin, tnp.cos], y),
     "cond in scan": lambda y: tx.lax.scan(
-        lambda c, _: (tx.lax.cond(c[0] > 0, tx.numpy.sin, lambda a: a * a, c), None), y, None, length=2
+        lambda c, _: (tx.lax.cond(c[0] > 0, tnp.sin, lambda a: a * a, c), None), y, None, length=2
     )[0],
-    "scan in map": lambda y: tx.lax.map(lambda a: tx.lax.fori_loop(0, 2, lambda i, c: tx.numpy.sin(c) * y[0], a), y),
+    "scan in map": lambda y: tx.lax.map(lambda a: tx.lax.fori_loop(0, 2, lambda i, c: tnp.sin(c) * y[0], a), y),
 }
 
 
 @pytest.mark.parametrize("name", LINEAR)
 def test_linear_transpose_goes_through_loops_and_branches(name: str) -> None:
-    function, y = lambda x: LINEAR[name](x), tx.numpy.array(X)
+    function, y = lambda x: LINEAR[name](x), tnp.array(X)
     value, pullback = tx.vjp(function, y)
     of_jvp = tx.linear_transpose(lambda t: tx.jvp(function, (y,), (t,))[1], y)
     for transpose in (tx.linear_transpose(tx.linearize(function, y)[1], y), tx.jit(of_jvp)):
@@ -385,9 +382,9 @@ def test_linear_transpose_refuses_loops_and_branches_that_are_not_linear(functio
         tx.linear_transpose(function, X)
 
 
-@pytest.mark.parametrize("inner", [lambda c, x: tx.numpy.exp(c) * x, lambda c, x: (tx.numpy.sin(x), x / c)[1]])
+@pytest.mark.parametrize("inner", [lambda c, x: tnp.exp(c) * x, lambda c, x: (tnp.sin(x), x / c)[1]])
 def test_linear_transpose_goes_through_calls_that_compute_factors_or_what_is_not_used(inner: Any) -> None:
-    c, y = tx.numpy.arange(1.0, 4.0), tx.numpy.ones(3)
+    c, y = tnp.arange(1.0, 4.0), tnp.ones(3)
     (found,) = tx.linear_transpose(lambda x: tx.jit(lambda c, x: tx.jit(inner)(c, x))(c, x), y)(y)
     np.testing.assert_allclose(found, inner(c, y), rtol=1e-6)
     with pytest.raises(DifferentiationError, match="must be linear"):
@@ -404,7 +401,7 @@ def test_transposed_functions_are_pytrees() -> None:
 )
 def test_linearized_calls_compute_no_results_that_nothing_uses(wrapped: Any, products: int) -> None:
     def f(x: Any) -> Any:
-        return tx.numpy.sin(tx.numpy.sin(x @ x) @ x)
+        return tnp.sin(tnp.sin(x @ x) @ x)
 
     x, t = np.eye(3, dtype=np.float32) * 0.5, np.ones((3, 3), np.float32)
     _, derivative = tx.linearize(wrapped(f), x)
