@@ -245,7 +245,7 @@ def test_stages_tell_structures_and_costs() -> None:
     assert "dot" in str(traced.jaxpr)
     with pytest.raises(errors.ArgumentError, match="structure"):
         compiled(np.ones((4, 4), np.float32))
-    with pytest.raises(errors.ArgumentError, match=r"argument 0 is f32.3,3., not f32.4,4.; lower it"):
+    with pytest.raises(errors.ArgumentError, match=r"argument x is f32.3,3., not f32.4,4.; lower it"):
         compiled(np.ones((3, 3), np.float32), scale=2.0)
     with pytest.raises(errors.AttributeValueError, match="dialect"):
         lowered.as_text("mhlo")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tinyxla.api.compile_log import count_operations, signature_text
 from tinyxla.api.compiler_options import check_compiler_options
-from tinyxla.api.functions import ShapeDtypeStruct, argument_names, shapes_of, typeof
+from tinyxla.api.functions import Function, ShapeDtypeStruct, argument_names, parameter_names, shapes_of, typeof
 from tinyxla.errors import ArgumentError, AttributeValueError
 from tinyxla.hlo import Computation, Module
 from tinyxla.ops.cost import bytes_of, cost_of
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 class _Stage:
     """What is known of a program from tracing on: its arguments (those that are not static) and results."""
 
-    def __init__(self, name: str, program: Program) -> None:
+    def __init__(self, name: str, program: Program, function: Function | None = None) -> None:
         self.fun_name = name
         self._program = program
+        self._function = function  # of the arguments that are not static, for their names
 
     @property
     def in_tree(self) -> pytrees.TreeDef:
@@ -150,7 +151,7 @@ class Traced(_Stage):
         >>> tx.jit(lambda x: 2 * x).trace(1.0).lower()
         <lowered lambda(f32[]) -> f32[], 4 operations>
         """
-        return Lowered(self.fun_name, self._program)
+        return Lowered(self.fun_name, self._program, self._function)
 
 
 class Lowered(_Stage):
@@ -339,7 +340,7 @@ class Lowered(_Stage):
         check_compiler_options(compiler_options)
         if device_assignment is not None:
             self._check_devices(device_assignment)
-        return Compiled(self.fun_name, self._program)
+        return Compiled(self.fun_name, self._program, self._function)
 
 
 def _check_machine(what: str, machine: Any) -> None:
@@ -368,8 +369,8 @@ class Compiled(_Stage):
     Array(6., dtype=float32, weak_type=True)
     """
 
-    def __init__(self, name: str, program: Program) -> None:
-        super().__init__(name, program)
+    def __init__(self, name: str, program: Program, function: Function | None = None) -> None:
+        super().__init__(name, program, function)
         if program.captured:
             names = ", ".join(str(Shape.of(x)) for x in program.captured)
             raise ArgumentError(
@@ -532,7 +533,8 @@ class Compiled(_Stage):
         shapes = [Shape.of(x) for x in arrays]
         wanted = self._program.computation.parameter_shapes
         if shapes != wanted:
-            names = argument_names(args, kwargs)
+            names = self._function and parameter_names(self._function, args, kwargs)
+            names = names or argument_names(args, kwargs)
             wrong = [f"{n} is {s}, not {w}" for n, s, w in zip(names, shapes, wanted, strict=False) if s != w]
             raise ArgumentError(
                 f"A program compiled for {wanted} was called with {shapes}: argument {', '.join(wrong)}; lower it for "

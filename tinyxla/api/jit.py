@@ -467,7 +467,8 @@ class Jitted(Described, Generic[P, R]):
         <traced lambda(f32[3]) -> f32[3], 5 operations>
         """
         try:
-            return Traced(self.__name__, self._program(args, kwargs)[0])
+            static = self._split(args, kwargs)[2]
+            return Traced(self.__name__, self._program(args, kwargs)[0], self._with_static(len(args), static))
         except RecursionError as error:
             raise self._nested_too_deeply(error) from None
 

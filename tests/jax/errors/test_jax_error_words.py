@@ -25,6 +25,8 @@ CASES = {
     "jnp.zeros(3) + jnp.zeros(4)": 8,
     "jax.closure_convert(lambda a: a, x)[0]((x, x))": 20,
     "jax.jit(lambda a: a).lower(x).as_text(dialect='xyz')": 3,
+    "jax.jit(lambda a: a).lower(x).compile()(m)": 12,
+    "jax.jit(lambda a, b: a, static_argnums=1)(x, [1])": 30,
     "jax.custom_jvp(lambda a: a)(x)": 8,
     "jax.custom_vjp(lambda a: a)(x)": 8,
     "jax.export.export(lambda x: x)": 11,

@@ -51,6 +51,11 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
     (r"callback has no derivative: what io_callback", "IO callbacks do not support JVP."),
     # compiled programs
     (
+        rf"A program compiled for \[.*\] was called with \[.*\]: argument (\S+) is {SHAPE}, not {SHAPE}",
+        "Argument types differ from the types for which this computation was compiled. The mismatches are:\n"
+        "Argument '{1}' compiled with {3:type} and called with {2:type}",
+    ),
+    (
         r"A program compiled for \[.*\] was called with \[",
         "Argument types differ from the types for which this computation was compiled.",
     ),
