@@ -234,7 +234,7 @@ def test_static_arguments_of_many_kinds() -> None:
 def test_a_static_argument_that_cannot_be_hashed_is_an_error(value: Any) -> None:
     compiled = tx.jit(lambda x, n: x, static_argnums=1)
     with pytest.raises(
-        ArgumentError, match="which cannot be hashed; pass a tuple instead of a list, or an array as an argument"
+        ArgumentError, match=r"which cannot be hashed .*; pass a tuple instead of a list, or an array as an argument"
     ):
         compiled(1.0, value)
     assert float(compiled(1.0, 3)) == 1.0

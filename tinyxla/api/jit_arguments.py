@@ -63,8 +63,8 @@ def check_static(where: int | str, value: Any, name: str) -> None:
     except TypeError as error:
         raise ArgumentError(
             f"jit of {name}: the static argument {where!r} is {reprlib.repr(value)} of type {type(value).__name__}, "
-            "which cannot be hashed; pass a tuple instead of a list, or an array as an argument that is not static. "
-            f"({error})"
+            f"which cannot be hashed ({error}); pass a tuple instead of a list, or an array as an argument that is not "
+            "static."
         ) from None
 
 

@@ -353,7 +353,7 @@ _TABLE: tuple[tuple[str, str], ...] = (
     (r"^jit of .*: it takes a function, but got a static method", "staticmethod arguments are not supported, got"),
     (r"^jit of .*: the static arguments .* cannot be compared", "static arguments should be comparable using __eq__."),
     (
-        r"the static argument .*? is (.*) of type \w+, which cannot be hashed.* \((unhashable type: '([\w.]+)')\)",
+        r"the static argument .*? is (.*) of type \w+, which cannot be hashed \((unhashable type: '([\w.]+)')\)",
         "Non-hashable static arguments are not supported. An error occurred while trying to hash an object of type "
         "<class '{3}'>, {1}. The error was:\nTypeError: {2}",
     ),
