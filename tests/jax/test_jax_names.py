@@ -616,3 +616,34 @@ def test_programs_define_generators_of_random_bits() -> None:
         "[8, 32]",
         "define_prng_impl",
     ]
+
+
+def test_private_modules_are_the_public_ones_of_the_same_name() -> None:
+    assert printed("""
+        import jax, jax.numpy as jnp
+        from jax.sharding import PartitionSpec as P
+        from jax._src.interpreters.batching import is_vmappable
+        from jax._src.lax import linalg
+        from jax._src.lib import xla_client
+        from jax._src.pjit import auto_axes
+        from jax._src.scipy.special import gammaln
+        from jax._src.sharding_impls import canonicalize_sharding
+        from jax._src.typing import DTypeLike
+        print(gammaln is jax.scipy.special.gammaln, DTypeLike is jax.typing.DTypeLike, is_vmappable(jnp.ones(3)))
+        print(linalg.svd_p, auto_axes is jax.sharding.auto_axes, issubclass(xla_client.XlaRuntimeError, Exception))
+        print(jax._src.core.concrete_or_error(int, jnp.array(3)))
+        print(canonicalize_sharding(None, "map"), canonicalize_sharding(jax.typeof(jnp.ones(3)).sharding, "map"))
+        with jax.set_mesh(jax.make_mesh((1,), ("x",))):
+            print(canonicalize_sharding(P("x"), "map").spec)
+        try:
+            import jax._src.nowhere
+        except ModuleNotFoundError as error:
+            print(error.name)
+        """) == [
+        "True True False",
+        "svd True True",
+        "3",
+        "None None",
+        "P('x',)",
+        "jax._src.nowhere",
+    ]

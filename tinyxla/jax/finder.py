@@ -2,7 +2,7 @@
 
 A module `jax.a.b` is the file `interface/a/b.py` (or `interface/a/b/__init__.py`) beside this one, where there is one;
 names that it does not define are those of `tinyxla.a.b`. Without such a file `jax.a.b` is the module `tinyxla.a.b`
-itself, if that is among the public ones.
+itself, if that is among the public ones, and a private `jax._src.a.b` is the public `jax.a.b`, if there is one.
 """
 
 from __future__ import annotations
@@ -60,6 +60,9 @@ class JaxFinder(MetaPathFinder):
         namespace = _namespace(fullname)
         if namespace is not None:
             return ModuleSpec(fullname, _NamespaceLoader(namespace))
+        public = _public_twin(fullname)
+        if public is not None:
+            return ModuleSpec(fullname, _TwinLoader(public), is_package=True)
         raise ModuleNotFoundError(
             f"No module named {fullname!r}: tinyxla, which stands for JAX {JAX_VERSION} here, does not have it.",
             name=fullname,
@@ -132,6 +135,17 @@ def twin_name(fullname: str) -> str | None:
     try:
         return name if importlib.util.find_spec(name) else None
     except ModuleNotFoundError:  # one of its parents is not there
+        return None
+
+
+def _public_twin(fullname: str) -> str | None:
+    """The public module of the same name as a private one: `jax.typing` for `jax._src.typing`."""
+    if not fullname.startswith("jax._src."):
+        return None
+    name = "jax." + fullname.removeprefix("jax._src.")
+    try:
+        return name if importlib.util.find_spec(name) else None
+    except ModuleNotFoundError:
         return None
 
 

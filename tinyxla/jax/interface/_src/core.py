@@ -21,6 +21,7 @@ from tinyxla.jax.jaxprs.traces.current_trace import (
 from tinyxla.jax.jaxprs.traces.program_traces import JaxTrace as Trace, JaxTracer as Tracer
 from tinyxla.jax.tracing.trace_state import (
     TraceTag as TraceTag,
+    concrete_or_error as concrete_or_error,
     find_top_trace as find_top_trace,
     trace_state_clean as trace_state_clean,
 )

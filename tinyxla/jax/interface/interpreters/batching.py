@@ -13,6 +13,7 @@ from tinyxla.jax.jaxprs.primitives.program_primitives import (
     primitive_batchers as primitive_batchers,
 )
 from tinyxla.jax.jaxprs.traces.vmappables import (
+    is_vmappable as is_vmappable,
     register_vmappable as register_vmappable,
     unregister_vmappable as unregister_vmappable,
 )

@@ -99,7 +99,8 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, **options
     return mapped
 
 
-def _is_vmappable(x: Any) -> bool:
+def is_vmappable(x: Any) -> bool:
+    """Whether a value is of a type that `register_vmappable` knows."""
     return type(x) in _vmappables
 
 
@@ -110,7 +111,7 @@ def _has_axis_of_type(axes: Any) -> bool:
 
 def _example(x: Any, axis: Any, take: Callable[[Any, Any], Any], index: Callable[[], Any]) -> Any:
     """One example of a value."""
-    if not _is_vmappable(x):
+    if not is_vmappable(x):
         return take(x, axis)
     if axis is None:
         return x
@@ -119,7 +120,7 @@ def _example(x: Any, axis: Any, take: Callable[[Any, Any], Any], index: Callable
 
 def _whole(size: int, x: Any, axis: Any, stack: Callable[[Any, Any], Any]) -> Any:
     """All examples of a value."""
-    if not _is_vmappable(x):
+    if not is_vmappable(x):
         return stack(x, axis)
     if axis is None:
         return x
