@@ -647,3 +647,26 @@ def test_private_modules_are_the_public_ones_of_the_same_name() -> None:
         "P('x',)",
         "jax._src.nowhere",
     ]
+
+
+def test_arrays_and_tracers_are_of_modules_of_jax() -> None:
+    """By these, packages such as autoray, PennyLane and opt_einsum find the library of an array."""
+    assert printed("""
+        import pickle
+        import jax, jax.numpy as jnp
+        from jax.experimental import jet
+        root = lambda x: type(x).__module__.split(".")[0]
+        x = jnp.ones(2)
+        print(root(x), root(jax.random.key(0)), type(x), pickle.loads(pickle.dumps(type(x))) is type(x))
+        for transform in (jax.jit, jax.vmap, lambda f: jax.jacfwd(f), lambda f: jax.jacrev(f), jax.make_jaxpr):
+            transform(lambda x: (print(root(x)), x)[1])(x)
+        jet.jet(lambda x: (print(root(x)), x)[1], (x,), ((x,),))
+        try:
+            jax.jit(lambda x: x.meen)(x)
+        except AttributeError as error:
+            print(error)
+        """) == [
+        "jaxlib jaxlib <class 'jaxlib._jax.ArrayImpl'> True",
+        *["jax"] * 6,
+        "'Tracer' object has no attribute 'meen'. Did you mean 'mean'?",
+    ]

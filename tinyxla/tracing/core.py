@@ -166,6 +166,7 @@ class Tracer(Interpreted):
     __slots__ = ("owner",)
 
     def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         cls.__name__ = "Tracer"  # which Python's own messages show
 
     def concrete(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:

@@ -92,7 +92,7 @@ def explain(error: BaseException) -> None:
         error.args = (f"{text}{'' if text.endswith('.') else '.'}{advice}",)
     elif type(error) is AttributeError and text.endswith("has no attribute " + repr(error.name)):
         kind, wanted = type(error.obj), str(error.name)
-        if kind.__module__.startswith("tinyxla.") and not wanted.startswith("_"):
+        if any(base.__module__.startswith("tinyxla.") for base in kind.__mro__) and not wanted.startswith("_"):
             names = [name for name in dir(kind) if not name.startswith("_")]
             error.args = (f"{text}.{elsewhere(wanted, '') or did_you_mean(wanted, names)}",)
 

@@ -38,9 +38,9 @@ from tinyxla.jax.tracing.gradient_refs import with_refs
 from tinyxla.jax.tracing.printed import set_printed
 from tinyxla.numpy.elementwise.ufuncs import ufunc
 from tinyxla.shapes.key_types import prng_key
-from tinyxla.tracing.array import Array
+from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.config import Config, define_option
-from tinyxla.tracing.core import Trace, Tracer
+from tinyxla.tracing.core import Interpreted, Trace, Tracer
 from tinyxla.tracing.device import Device
 from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, Sharding
 from tinyxla.transforms.key_arrays import KeyArray
@@ -141,6 +141,19 @@ def set_attributes() -> None:
         kind.__module__ = "jaxlib._jax"
         kind.__repr__ = _function_repr  # type: ignore[method-assign]
     Config.values = property(flags.values)  # type: ignore[attr-defined]
+    # Packages such as autoray and opt_einsum find the library of an array by the module of its type.
+    ConcreteArray.__module__, ConcreteArray.__qualname__ = "jaxlib._jax", "ArrayImpl"
+    Interpreted.__init_subclass__ = classmethod(_name_module)  # type: ignore[assignment]
+    kinds: list[type[Interpreted]] = [Interpreted]
+    for kind in kinds:
+        _name_module(kind)
+        kinds += kind.__subclasses__()
+
+
+def _name_module(kind: type[Interpreted]) -> None:
+    """Let a class of arrays or tracers, but not one of a program's, be of a module of JAX's."""
+    if kind.__module__.startswith("tinyxla."):
+        kind.__module__ = "jax._src.core" if issubclass(kind, Tracer) else "jaxlib._jax"
 
 
 def _spec_text(spec: PartitionSpec) -> str:
