@@ -203,8 +203,9 @@ class Pullback:
         arguments, others = self.residuals
         places = rest[-1]
         tree = self.inputs[1]
+        given: Any = tuple(arguments)
         try:
-            leaves = tree.flatten_up_to(tuple(arguments))
+            leaves = tree.flatten_up_to(given)
         except ValueError:
             raise ArgumentError(
                 f"vjp of {self.__name__}: args_res must have the structure of the arguments, "
