@@ -88,3 +88,19 @@ print(jax.vmap(lambda y: y + 1)(jnp.ones(2)).tolist())
     assert [line.split()[0] for line in found[:3]] == ["ArgumentError"] * 3
     assert found[1].endswith("but got <class 'float'> and None.")
     assert found[3] == "[2.0, 2.0]"
+
+
+def test_objects_that_are_not_mapped_are_passed_on_where_a_type_has_integers_as_axes() -> None:
+    assert printed("""
+        import jax, jax.numpy as jnp
+        from jax.interpreters import batching
+
+        class Pair: pass
+        class Space: size = 3
+
+        to_example = from_example = lambda take, size, pair, axis: pair
+        batching.register_vmappable(Pair, int, int, to_example, from_example, None)
+        scaled = lambda space, x, y: x * space.size + y
+        print(jax.vmap(scaled, in_axes=(None, 0, None))(Space(), jnp.arange(3.0), jnp.ones(2)).tolist())
+        print(jax.jit(lambda x: jax.vmap(scaled, in_axes=(None, 0, None))(Space(), x, 1))(jnp.arange(2)).tolist())
+        """) == ["[[1.0, 1.0], [4.0, 4.0], [7.0, 7.0]]", "[1, 4]"]

@@ -110,11 +110,11 @@ def _has_axis_of_type(axes: Any) -> bool:
 
 
 def _example(x: Any, axis: Any, take: Callable[[Any, Any], Any], index: Callable[[], Any]) -> Any:
-    """One example of a value."""
-    if not is_vmappable(x):
-        return take(x, axis)
+    """One example of a value; what is not mapped may be any object, and is passed on as it is."""
     if axis is None:
         return x
+    if not is_vmappable(x):
+        return take(x, axis)
     return _vmappables[type(x)].to_example(lambda x, axis: _example(x, axis, take, index), index, x, axis)
 
 
@@ -137,27 +137,26 @@ class _Call:
         named = len(pytrees.flatten_shown(kwargs)[0])
         self.axes = pytrees.broadcast_prefix(in_axes, args, "vmap: in_axes") + [0] * named
         self.arrays: list[Any] = []
-        self.array_axes: list[Any] = []
+        self.array_axes: list[int] = []
         for x, axis in zip(self.leaves, self.axes, strict=True):
             _example(x, axis, self._add, lambda: 0)
 
     def _add(self, x: Any, axis: Any) -> Any:
         """Note an array, and give what has the shape of one example."""
         x = x if isinstance(x, KeyArray) else as_array(x)
-        if axis is not None and not isinstance(axis, int):
+        if not isinstance(axis, int):
             raise ArgumentError(f"vmap: in_axes has {axis!r} for an array; give an integer or None.")
-        axis = None if axis is None else canonical_axis(axis, x.ndim, "vmap: in_axes")
+        axis = canonical_axis(axis, x.ndim, "vmap: in_axes")
         self.arrays.append(x)
         self.array_axes.append(axis)
-        return x if axis is None else tnp.zeros(x.shape[:axis] + x.shape[axis + 1 :], x.dtype)
+        return tnp.zeros(x.shape[:axis] + x.shape[axis + 1 :], x.dtype)
 
     def mapped(self, options: dict[str, Any]) -> Any:
         """The results of all examples."""
-        mapped = [(x, a) for x, a in zip(self.arrays, self.array_axes, strict=True) if a is not None]
         size = options.get("axis_size")
-        if size is None and not mapped:
+        if size is None and not self.arrays:
             raise AttributeValueError("vmap: no argument is mapped over; name an axis in in_axes, or pass axis_size.")
-        size = mapped[0][0].shape[mapped[0][1]] if size is None else size
+        size = self.arrays[0].shape[self.array_axes[0]] if size is None else size
         places: list[Any] = []  # of the arrays in results; vmap looks at them after it has called the function
         made: list[Any] = []
 
