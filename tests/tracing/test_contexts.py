@@ -238,6 +238,8 @@ def test_stages_tell_structures_and_costs() -> None:
     y = tx.ShapeDtypeStruct((1, 1, 4, 4), "float32")
     convolve = tx.jit(lambda x: tx.lax.conv(x, x[:, :, 1:], (2, 1), [(0, 0), (1, 0)]))
     assert convolve.lower(y).cost_analysis()["flops"] == 2 * 3 * (3 + 4)  # one of four columns is padding, once
+    pooled = tx.jit(lambda x: tx.lax.reduce_window(x, 0.0, tx.lax.add, (2, 2), (2, 2), "VALID"))
+    assert pooled.lower(x).cost_analysis()["flops"] == 4 * 3
     assert compiled.memory_analysis().argument_size_in_bytes == 68
     assert compiled(np.ones((4, 4), np.float32), scale=2.0)["y"].tolist() == [[8.0] * 4] * 4
     assert isinstance(f, tx.stages.Wrapped)

@@ -41,10 +41,17 @@ def operations_of(x: Instruction) -> tuple[int, int]:
     flops, transcendentals = _contraction(x), 0
     for called in x.computations():
         inner = cost_of(called)
-        times = max(_size(x.operands[0].shape) if x.op.name == "reduce" else 1, 1)
+        times = _times(x)
         flops += int(inner["flops"]) * times
         transcendentals += int(inner["transcendentals"]) * times
     return flops, transcendentals
+
+
+def _times(x: Instruction) -> int:
+    """How often an instruction counts as calling its computations."""
+    if x.op.name == "reduce-window":
+        return _size(x.shape) * (math.prod(w.size for w in x.attributes.window) - 1)
+    return max(_size(x.operands[0].shape), 1) if x.op.name == "reduce" else 1
 
 
 def bytes_of(shape: AnyShape) -> int:
