@@ -596,7 +596,7 @@ def test_reshape_of_arrays_of_numpy_is_of_numpy() -> None:
         x = np.arange(4)
         print(type(jnp.reshape(x, (2, 2))).__name__, jnp.reshape(x, (2, 2), order="F").tolist())
         print(jax.jit(lambda: 1 if jnp.reshape(x, -1).all() else 2)(), type(jnp.ravel(x)).__name__)
-        """) == ["ndarray [[0, 2], [1, 3]]", "2 Array"]
+        """) == ["ndarray [[0, 2], [1, 3]]", "2 ArrayImpl"]
 
 
 def test_functions_of_lists_for_interpreters_of_jaxprs() -> None:

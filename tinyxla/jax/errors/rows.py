@@ -1168,4 +1168,5 @@ def with_jax_words(of_error: Any) -> Any:
     return text
 
 
-_MODULES = re.compile(r"\btinyxla\.(?=(?:numpy|random|scipy|lax|nn|tree|tree_util|debug|dtypes|ops|image)\b)")
+# A name that a module lacks is tinyxla's to have.
+_MODULES = re.compile(r"(?<!module )\btinyxla\.(?=(?:numpy|random|scipy|lax|nn|tree|tree_util|debug|dtypes|ops|image)\b)")
