@@ -1169,4 +1169,6 @@ def with_jax_words(of_error: Any) -> Any:
 
 
 # A name that a module lacks is tinyxla's to have.
-_MODULES = re.compile(r"(?<!module )\btinyxla\.(?=(?:numpy|random|scipy|lax|nn|tree|tree_util|debug|dtypes|ops|image)\b)")
+_MODULES = re.compile(
+    r"(?<!module )\btinyxla\.(?=(?:numpy|random|scipy|lax|nn|tree|tree_util|debug|dtypes|ops|image)\b)"
+)
