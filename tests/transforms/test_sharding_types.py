@@ -177,8 +177,11 @@ def test_axes_are_of_another_kind_inside() -> None:
     assert kinds[1] == ((AxisType.Explicit, AxisType.Auto), ("x", None))
     with tx.set_mesh(tx.make_mesh((4, 2), ("x", "y"))):
         doubled = explicit_axes(lambda a: kinds.append(_type(a)) or 2 * a.T, in_sharding=P("x", "y"))(np.ones((8, 4)))
+        rows = explicit_axes(lambda a: jnp.matmul(a, a.T, out_sharding=P("y", None)), axes="y", in_sharding=P("y"))
+        of_rows = tx.jit(rows)(np.ones((8, 4)))
     assert kinds[2] == ("x", "y")
     assert doubled.sharding.spec == P("y", "x")
+    assert of_rows.sharding.spec == P("y")
 
 
 def test_wrong_uses_of_kinds_of_axes() -> None:

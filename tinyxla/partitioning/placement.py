@@ -96,7 +96,7 @@ def _check_kinds(what: str, placement: Any) -> None:
     around = current_mesh()
     pairs = zip(axis_types(around), mesh.axis_types, strict=False)
     is_other = any(x is AxisType.Explicit and y is AxisType.Auto for x, y in pairs)
-    if is_other and around.shape_tuple == mesh.shape_tuple:
+    if is_other and around.shape_tuple == mesh.shape_tuple and isinstance(placement, NamedSharding):
         raise ShardingTypeError(
             f"{what}: a sharding is over {mesh}, but the current mesh is {around}; use a sharding of that mesh, or a "
             "PartitionSpec."
