@@ -383,8 +383,7 @@ def is_tree_node(typ: type) -> bool:
     """
     if not isinstance(typ, type):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PytreeError(f"is_tree_node: takes a class, but got {_short(typ)}; use its type.")
-    named = issubclass(typ, tuple) and hasattr(typ, "_fields")
-    return named or typ in optree.register_pytree_node.get(namespace=NAMESPACE)  # type: ignore[attr-defined]
+    return optree.register_pytree_node.get(typ, namespace=NAMESPACE) is not None  # type: ignore[attr-defined]
 
 
 def flatten_one_level(tree: Any) -> tuple[list[Any], Any]:

@@ -167,8 +167,11 @@ def _completion(module: ModuleType, twin: str | None) -> Callable[[str], Any]:
         if name.startswith("__"):
             raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
         if twin is not None:
-            found = getattr(sys.modules.get(twin) or importlib.import_module(twin), name, module)
+            other = sys.modules.get(twin) or importlib.import_module(twin)
+            found = getattr(other, name, module)
             if found is not module and not isinstance(found, ModuleType):
+                if callable(found) and name in vars(other):
+                    setattr(module, name, found)  # so that it is found at once by the next one who asks
                 return found
         try:
             return importlib.import_module(f"{module.__name__}.{name}")

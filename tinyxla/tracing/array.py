@@ -28,7 +28,7 @@ from tinyxla.errors import (
 from tinyxla.runtime.allocation import allocated
 from tinyxla.tracing.config import config
 from tinyxla.tracing.device import Device, check_device
-from tinyxla.tracing.shardings import Shard, Sharding, SingleDeviceSharding
+from tinyxla.tracing.shardings import Shard, Sharding, default_sharding
 from tinyxla.tracing.updates import IndexedUpdates
 from tinyxla.tracing.views import dlpack_capsule, read_only_view
 from tinyxla.util.docstrings import example_of
@@ -257,7 +257,7 @@ class Array:
     @property
     def sharding(self) -> Sharding:
         """Where the elements are: on the one device."""
-        return SingleDeviceSharding()
+        return default_sharding()
 
     is_fully_addressable = True
     is_fully_replicated = True
@@ -1247,7 +1247,7 @@ class ConcreteArray(Array):
     @property
     def sharding(self) -> Sharding:
         """The one device."""
-        return SingleDeviceSharding()
+        return default_sharding()
 
     def concrete(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
         return self

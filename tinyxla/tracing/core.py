@@ -44,7 +44,7 @@ from tinyxla.tracing.advice import advice_for
 from tinyxla.tracing.array import Array, ConcreteArray, wrap
 from tinyxla.tracing.config import config
 from tinyxla.tracing.meshes import context
-from tinyxla.tracing.shardings import Sharding, SingleDeviceSharding
+from tinyxla.tracing.shardings import Sharding, default_sharding
 from tinyxla.util.name_stacks import extended
 
 _Result = TypeVar("_Result")
@@ -452,7 +452,7 @@ class GraphTrace(Trace):
 
     def sharding_of(self, x: Instruction) -> Sharding:
         """How an array is split, as far as its type says that."""
-        return SingleDeviceSharding()
+        return default_sharding()
 
     def value_of(self, x: Instruction) -> ConcreteArray | None:
         """The value of an instruction's result, if it is known already."""

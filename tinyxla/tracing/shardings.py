@@ -460,6 +460,16 @@ class SingleDeviceSharding(Sharding):
         return f"SingleDeviceSharding(device={self._device!r}, memory_kind={self.memory_kind})"
 
 
+def default_sharding() -> SingleDeviceSharding:
+    """That of arrays which were not placed."""
+    return _whole_on(default_device())
+
+
+@functools.lru_cache(64)
+def _whole_on(device: Device) -> SingleDeviceSharding:
+    return SingleDeviceSharding(device)
+
+
 def layout_on(device: Device, memory_kind: str = "device") -> NamedSharding:
     """All of an array on one device, as a sharding over a mesh without axes."""
     grid = np.empty((), dtype=object)

@@ -20,6 +20,7 @@ from tinyxla.shapes import KeyType, Shape, element_type
 from tinyxla.shapes.symbolic import is_symbolic
 from tinyxla.sharding import AbstractMesh, get_abstract_mesh
 from tinyxla.tracing import pytrees
+from tinyxla.tracing.array import ConcreteArray
 from tinyxla.tracing.core import state
 from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.tracing.references import Reference
@@ -181,6 +182,9 @@ hi_types: dict[type, Callable[..., Any]] = {}  # classes of values that are no a
 
 def get_aval(x: Any) -> AbstractValue:
     """The abstract value of an array, a tracer or a number."""
+    kind: type = type(x)
+    if kind is ConcreteArray and state.manual is None:
+        return _aval_of_array(x.shape, x.dtype, x.weak_type, get_abstract_mesh())
     if isinstance(x, AbstractValue):
         return x
     if isinstance(x, (Zero, UndefinedPrimal)):
@@ -191,8 +195,8 @@ def get_aval(x: Any) -> AbstractValue:
         return AbstractRef(ShapedArray(x.shape, x.dtype))
     if isinstance(x, np.ndarray) and x.dtype == float0:
         return ShapedArray(x.shape, float0)
-    if type(x) in hi_types:
-        return hi_types[type(x)](x)
+    if kind in hi_types:
+        return hi_types[kind](x)
     if isinstance(x, (ShapeDtypeStruct, KeyArray)) or hasattr(x, "weak_type"):
         weak_type, sharding = getattr(x, "weak_type", False), sharding_along_explicit_axes(x)
         vma = (state.manual.varying(x) if state.manual is not None else None) or frozenset()
@@ -200,6 +204,12 @@ def get_aval(x: Any) -> AbstractValue:
         return ShapedArray(x.shape, x.dtype, weak_type, sharding=sharding, vma=vma, memory_space=space)
     array = as_array(x, "get_aval")
     return ShapedArray(array.shape, array.dtype, array.weak_type)
+
+
+@functools.lru_cache(1024)
+def _aval_of_array(shape: tuple[int, ...], dtype: Any, weak_type: bool, mesh: AbstractMesh) -> ShapedArray:
+    """That of an array on one device, while this mesh is current."""
+    return ShapedArray(shape, dtype, weak_type)
 
 
 def sharding_along_explicit_axes(x: Any) -> NamedSharding | None:

@@ -200,11 +200,14 @@ class _StandsForAll(type):
 
     all: type
 
+    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> None:
+        cls.all = namespace.get("all", cls)
+
     def __instancecheck__(cls, instance: object) -> bool:
-        return type.__instancecheck__(vars(cls).get("all", cls), instance)
+        return type.__instancecheck__(cls.all, instance)
 
     def __subclasscheck__(cls, subclass: type) -> bool:
-        return type.__subclasscheck__(vars(cls).get("all", cls), subclass)
+        return type.__subclasscheck__(cls.all, subclass)
 
 
 class JaxTrace(ProgramTrace, metaclass=_StandsForAll):
