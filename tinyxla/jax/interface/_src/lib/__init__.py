@@ -1,3 +1,5 @@
-"""`jax._src.lib`: the modules of `jaxlib`."""
+"""`jax._src.lib`: the modules of `jaxlib`, which are this library's under the hook."""
 
-from jaxlib import xla_client as xla_client  # pyright: ignore[reportMissingTypeStubs]
+import importlib as _importlib
+
+xla_client = _importlib.import_module("jaxlib.xla_client")
