@@ -33,7 +33,7 @@ from tinyxla.transforms import vjp as vjp_flat
 from tinyxla.transforms.calls import with_used_results
 from tinyxla.transforms.computations import chosen, effects, inexact, reverse, run, subgraph
 from tinyxla.transforms.custom import linear_part
-from tinyxla.transforms.dependence import dependent_results
+from tinyxla.transforms.manual import dependent_results
 from tinyxla.transforms.reverse import is_inexact
 from tinyxla.tree_util import Partial
 from tinyxla.util.name_stacks import JVP, TRANSPOSE

@@ -191,6 +191,18 @@ def outputs_vary(computation: Computation, parameters: Sequence[Axes]) -> list[A
     return list(_kept_results(computation, tuple(parameters)))
 
 
+_MARK: Axes = frozenset({object()})  # an axis that no operation names
+
+
+def dependent_results(computation: Computation, marked: Sequence[bool]) -> list[bool]:
+    """Dependence analysis: which results depend on the parameters that are marked, through loops and branches.
+
+    A result depends on what varies along an axis if it varies along it. What a loop carries is followed one by one: a
+    loop that carries x and y does not make x depend on y.
+    """
+    return [axes >= _MARK for axes in outputs_vary(computation, [_MARK if m else _NONE for m in marked])]
+
+
 @lru_cache(4096)  # loops ask for those of a body to a fixed point, and loops around them again
 def _kept_results(computation: Computation, parameters: tuple[Axes, ...]) -> list[Axes]:
     return interpret(computation, [[axes] for axes in parameters], results_vary)
