@@ -161,7 +161,7 @@ class Pullback:
             self.recorded = captured, (self.__name__, made, tuple(flows), *described, places)
         if self.residuals is None:
             return self.recorded
-        return self._replaced(*self.recorded), self.recorded[1]
+        return self._current_residuals(*self.recorded), self.recorded[1]
 
     @staticmethod
     def unflatten(rest: Any, needed: Iterable[Any]) -> Pullback:
@@ -197,7 +197,7 @@ class Pullback:
             self.flat = lambda _: None
         return self.residuals
 
-    def _replaced(self, described: list[Any], rest: Any) -> list[Any]:
+    def _current_residuals(self, described: list[Any], rest: Any) -> list[Any]:
         """The values that it needs, as they are in the lists of residuals now."""
         assert self.residuals is not None
         arguments, others = self.residuals

@@ -31,9 +31,9 @@ from tinyxla.api.functions import (
     parameter_names,
 )
 from tinyxla.api.jit_arguments import (
+    check_conflicting_devices,
     check_constrained,
     check_flags,
-    check_one_place,
     check_static,
     chosen_arguments,
     not_comparable,
@@ -370,7 +370,7 @@ class Jitted(Described, Generic[P, R]):
         return program
 
     def _label(self, args: tuple[Any, ...], kwargs: dict[str, Any], static: Any) -> Any:
-        """What `__call__` looks a program up by besides signatures."""
+        """The part of the key of `__call__` that is not signatures: static arguments, names and the structure."""
         label = (static, *kwargs) if kwargs or self._static or self._static_names else ()
         arrays = (*args, *kwargs.values())
         return (label, pytrees.flatten(arrays)[1]) if None in _with_signatures(arrays)[1] else label
@@ -794,7 +794,7 @@ def jit(
     check_placement("jit: out_shardings", out_shardings)
     check_flags(keep_unused=keep_unused, inline=inline)
     check_compiler_options(compiler_options)
-    check_one_place(device, backend, in_shardings, out_shardings)
+    check_conflicting_devices(device, backend, in_shardings, out_shardings)
     check_constrained(in_shardings=in_shardings, out_shardings=out_shardings)
     load_compiler()
     if function is None:

@@ -76,7 +76,7 @@ def not_comparable(name: str, static: tuple[Any, ...], error: Exception) -> Argu
     )
 
 
-def check_one_place(device: Any, backend: Any, in_shardings: Any, out_shardings: Any) -> None:
+def check_conflicting_devices(device: Any, backend: Any, in_shardings: Any, out_shardings: Any) -> None:
     """An error for two ways to say where a function runs."""
     if device is not None and backend is not None:
         raise ArgumentError(f"jit: there must not be both a device, {device!r}, and a backend, {backend!r}.")

@@ -79,7 +79,7 @@ class Program:
 
     @property
     def lowered(self) -> Computation:
-        """What is compiled."""
+        """The computation that is compiled."""
         return self.computation
 
     is_over_mesh = False
@@ -92,12 +92,12 @@ class Program:
 
     @property
     def communication(self) -> Communication:
-        """What a device sends and receives, if each is a process."""
+        """The messages and bytes of a device, if each is a process."""
         return Communication()
 
     @functools.cached_property
     def process_cost(self) -> ProcessCost:
-        """What a call costs a process, if each device is one."""
+        """The cost of a call for a process, if each device is one."""
         return self._process_cost(self.computation, 1)
 
     def _process_cost(self, computation: Computation, processes: int) -> ProcessCost:
@@ -107,7 +107,7 @@ class Program:
 
     @property
     def shardings(self) -> tuple[list[Sharding], list[Sharding]]:
-        """Those of the arguments, and of the results."""
+        """The shardings of the arguments, and those of the results."""
         return [SingleDeviceSharding()] * self.structure.num_leaves, [SingleDeviceSharding()] * len(self.weak)
 
     def arguments(self, arrays: Sequence[Array]) -> list[Any]:

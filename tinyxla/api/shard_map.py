@@ -23,7 +23,7 @@ from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import ConcreteArray
 from tinyxla.tracing.axis_types import axis_types, explicit_axes
 from tinyxla.tracing.config import config
-from tinyxla.tracing.core import Tracer, outside_of_traces, state, trace, with_axes
+from tinyxla.tracing.core import Tracer, outside_of_traces, state, trace, varying_axes, with_axes
 from tinyxla.tracing.meshes import AbstractMesh, Mesh, current_mesh, set_mesh
 from tinyxla.tracing.promotion import as_array
 from tinyxla.tracing.references import has_references, reference_of, write_all
@@ -254,7 +254,7 @@ class _OfParts:
         values = [references[k].read() if k in references else x for k, x in enumerate(leaves)]
         mesh = self.mesh
         if self._in_specs is UNCONSTRAINED:
-            self._check_inferred(values, mesh, frozenset(self._axis_names or mesh.axis_names))
+            self._check_inferred(values, mesh)
             specs = [spec_of(self._inferred(x, mesh), x.ndim) for x in map(as_array, values)]
         else:
             specs = self._specs("in_specs", self._in_specs, args, mesh)
@@ -284,9 +284,13 @@ class _OfParts:
         specs = [*in_specs, *(x.spec if isinstance(x, NamedSharding) else x for x in given)]
         return any(isinstance(x, PartitionSpec) and x.unreduced for x in specs)
 
+    def _names(self, mesh: AbstractMesh) -> frozenset[Hashable]:
+        """The axes that the function is about."""
+        return frozenset(self._axis_names or mesh.axis_names)
+
     def _inferred(self, x: Any, mesh: AbstractMesh) -> Spec:
         """How an array is split along the axes of the function, as its type says."""
-        names = self._axis_names or mesh.axis_names
+        names = self._names(mesh)
         return tuple(tuple(filter(names.__contains__, axes)) for axes in type_of(x))
 
     def _mesh_of(self, args: Any) -> AbstractMesh | None:
@@ -310,17 +314,21 @@ class _OfParts:
 
     def __call__(self, *args: Any) -> Any:
         mesh = self.mesh
-        names: frozenset[Hashable] = frozenset(self._axis_names or mesh.axis_names)
+        names = self._names(mesh)
         leaves, structure = arrays_of(args, f"shard_map of {name_of(self._f)}: the arguments")
         if self._in_specs is UNCONSTRAINED:
-            self._check_inferred(leaves, mesh, names)
+            self._check_inferred(leaves, mesh)
             specs = [PartitionSpec()] * len(leaves)
             ins = [self._inferred(x, mesh) for x in leaves]
         else:
             specs = self._specs("in_specs", self._in_specs, args, mesh)
             ins = [_axes("in_specs", mesh, names, spec, x.shape) for x, spec in zip(leaves, specs, strict=True)]
         parts = [
-            (part_shape(Shape(element_type(x.dtype), x.shape), spec, mesh), x.weak_type, named(spec) | _varying(x))
+            (
+                part_shape(Shape(element_type(x.dtype), x.shape), spec, mesh),
+                x.weak_type,
+                named(spec) | (varying_axes(x) or frozenset()),
+            )
             for x, spec in zip(leaves, ins, strict=True)
         ]
         flat = OfLeaves(self._f, structure)
@@ -360,9 +368,9 @@ class _OfParts:
         weak = [x.with_weak_type(is_weak) for x, (is_weak, _) in zip(found, results, strict=True)]
         return pytrees.unflatten(flat.tree, weak)
 
-    def _check_inferred(self, leaves: Sequence[Any], mesh: AbstractMesh, names: frozenset[Hashable]) -> None:
+    def _check_inferred(self, leaves: Sequence[Any], mesh: AbstractMesh) -> None:
         """An error for arguments whose types cannot say how they are split."""
-        others = sorted(names.difference(explicit_axes(mesh)), key=str) if leaves else []
+        others = sorted(self._names(mesh).difference(explicit_axes(mesh)), key=str) if leaves else []
         if others:
             raise ArgumentError(
                 f"shard_map of {name_of(self._f)}: in_specs must say how arguments are split along "
@@ -398,11 +406,6 @@ def _total(x: Any, axes: frozenset[Hashable], check_vma: bool) -> Any:
         else:
             x = collectives.all_reduce(x, to_apply=collectives.sum_of(x.dtype), axis_name=name)
     return x
-
-
-def _varying(x: Any) -> frozenset[Hashable]:
-    """The axes of functions of parts around along which an argument varies."""
-    return (state.manual.varying(x) if state.manual is not None else None) or frozenset()
 
 
 def _types_of_parts(

@@ -131,7 +131,11 @@ def twin_name(fullname: str) -> str | None:
     root, _, rest = fullname.partition(".")
     if root != "jax" or (rest and rest.split(".")[0] not in _PUBLIC):
         return None
-    name = f"tinyxla.{rest}" if rest else "tinyxla"
+    return _if_there(f"tinyxla.{rest}" if rest else "tinyxla")
+
+
+def _if_there(name: str) -> str | None:
+    """The name of a module, if there is that."""
     try:
         return name if importlib.util.find_spec(name) else None
     except ModuleNotFoundError:  # one of its parents is not there
@@ -142,11 +146,7 @@ def _public_twin(fullname: str) -> str | None:
     """The public module of the same name as a private one: `jax.typing` for `jax._src.typing`."""
     if not fullname.startswith("jax._src."):
         return None
-    name = "jax." + fullname.removeprefix("jax._src.")
-    try:
-        return name if importlib.util.find_spec(name) else None
-    except ModuleNotFoundError:
-        return None
+    return _if_there("jax." + fullname.removeprefix("jax._src."))
 
 
 def _namespace(fullname: str) -> Any:

@@ -26,7 +26,7 @@ from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
-from tinyxla.tracing.core import state
+from tinyxla.tracing.core import state, varying_axes
 from tinyxla.tracing.signatures import Tree
 from tinyxla.transforms.key_arrays import refuse
 
@@ -279,7 +279,7 @@ def psum(x: Tree, axis_name: Any, *, axis_index_groups: Groups = None) -> Tree:
 
 def _varying_over(x: Any, names: Sequence[Hashable]) -> Any:
     """A value as one that varies along these axes, of which it may along some already."""
-    known = state.manual.varying(x) if state.manual is not None else None
+    known = varying_axes(x)
     for name in names:
         if known is not None and name not in known:
             x = varying.pvary(x, axis_name=name)
@@ -342,7 +342,7 @@ def pcast(x: Tree, axis_name: Any, *, to: str) -> Tree:
     names = frozenset(axis.name for axis in _axes("lax.pcast", axis_name))
 
     def leaf(x: Any) -> Any:
-        known = state.manual.varying(x) if state.manual is not None else None
+        known = varying_axes(x)
         wanted = names if to == "unreduced" else frozenset[Hashable]()
         if known is not None and known & names != wanted:
             raise AttributeValueError(

@@ -590,6 +590,11 @@ def outside_of_traces(function: Callable[[], _Result]) -> _Result:
         state.staging, state.axes, state.manual = outer
 
 
+def varying_axes(x: Any) -> frozenset[Hashable] | None:
+    """The axes of functions of parts around along which a value varies among devices; None where that is not known."""
+    return None if state.manual is None else state.manual.varying(x)
+
+
 def with_axes(sizes: Mapping[Hashable, int], function: Callable[[], _Result]) -> _Result:
     """Call a function inside of which there are axes of these names and sizes that nothing maps: operations over them
     are recorded with their names, which something resolves later."""

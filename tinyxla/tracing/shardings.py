@@ -462,11 +462,11 @@ class SingleDeviceSharding(Sharding):
 
 def default_sharding() -> SingleDeviceSharding:
     """That of arrays which were not placed."""
-    return _whole_on(default_device())
+    return _sharding_on(default_device())
 
 
 @functools.lru_cache(64)
-def _whole_on(device: Device) -> SingleDeviceSharding:
+def _sharding_on(device: Device) -> SingleDeviceSharding:
     return SingleDeviceSharding(device)
 
 

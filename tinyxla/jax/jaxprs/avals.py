@@ -21,7 +21,7 @@ from tinyxla.shapes.symbolic import is_symbolic
 from tinyxla.sharding import AbstractMesh, get_abstract_mesh
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import ConcreteArray
-from tinyxla.tracing.core import state
+from tinyxla.tracing.core import state, varying_axes
 from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.tracing.references import Reference
 from tinyxla.tracing.shardings import NamedSharding, SingleDeviceSharding, axes_of, spec_of
@@ -199,7 +199,7 @@ def get_aval(x: Any) -> AbstractValue:
         return hi_types[kind](x)
     if isinstance(x, (ShapeDtypeStruct, KeyArray)) or hasattr(x, "weak_type"):
         weak_type, sharding = getattr(x, "weak_type", False), sharding_along_explicit_axes(x)
-        vma = (state.manual.varying(x) if state.manual is not None else None) or frozenset()
+        vma = varying_axes(x) or frozenset()
         space = space_of(memory_kind_of(x))
         return ShapedArray(x.shape, x.dtype, weak_type, sharding=sharding, vma=vma, memory_space=space)
     array = as_array(x, "get_aval")

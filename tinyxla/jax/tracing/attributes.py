@@ -38,7 +38,7 @@ from tinyxla.jax.tracing.gradient_refs import with_refs
 from tinyxla.jax.tracing.printed import set_printed
 from tinyxla.numpy.elementwise.ufuncs import ufunc
 from tinyxla.shapes.key_types import prng_key
-from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.array import Array
 from tinyxla.tracing.config import Config, define_option
 from tinyxla.tracing.core import Interpreted, Trace, Tracer
 from tinyxla.tracing.device import Device
@@ -142,7 +142,6 @@ def set_attributes() -> None:
         kind.__repr__ = _function_repr  # type: ignore[method-assign]
     Config.values = property(flags.values)  # type: ignore[attr-defined]
     # Packages such as autoray and opt_einsum find the library of an array by the module of its type.
-    ConcreteArray.__module__, ConcreteArray.__qualname__ = "jaxlib._jax", "ArrayImpl"
     Interpreted.__init_subclass__ = classmethod(_name_module)  # type: ignore[assignment]
     kinds: list[type[Interpreted]] = [Interpreted]
     for kind in kinds:
