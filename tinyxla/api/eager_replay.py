@@ -8,6 +8,7 @@ compiler's: so the same call gives the same bits, whenever it is made.
 Functions of random keys, which are called again and again with arrays of the same shapes, are replayed by the
 arithmetic of compiled code. So their bits are the same under transformations and in compiled functions, too; and those
 that are called often can be compiled in the end. So can functions of many steps whose bits are the same either way.
+In functions that are traced, a draw is one call, whose computation is traced once for all draws of the same types.
 """
 
 from __future__ import annotations
@@ -60,16 +61,17 @@ def know_by_value(kind: type) -> None:
 
 def replayed(function: _Function) -> _Function:
     """The function, which looks at shapes, types and plain values only, but not at arrays' elements."""
-    return _recording(function, None)
+    return _recording(function, None, True)
 
 
-def drawn(*static: str) -> Callable[[_Function], _Function]:
+def drawn(*static: str, inline: bool = False) -> Callable[[_Function], _Function]:
     """Of a function of random keys. The arguments that are `static` stay Python values; other numbers become arrays.
-    The function gets a keyword `out_sharding`, which may name the one device."""
-    return lambda function: _recording(function, static)
+    With `inline`, functions that are traced get its operations, which are few, rather than a call. The function gets a
+    keyword `out_sharding`, which may name the one device."""
+    return lambda function: _recording(function, static, inline)
 
 
-def _recording(function: _Function, static: Sequence[str] | None) -> _Function:
+def _recording(function: _Function, static: Sequence[str] | None, inline: bool) -> _Function:
     names = list(inspect.signature(function).parameters)
     recordings: dict[Any, _Plan | None] = {}
     _recordings.append(recordings)
@@ -80,10 +82,12 @@ def _recording(function: _Function, static: Sequence[str] | None) -> _Function:
             if out_sharding is not None:
                 what = _what_is_placed(function, static is not None, names)
                 return placed_result(what, lambda: call(*args, **kwargs), out_sharding)
-            is_elsewhere = state.staging is not None or context.programs is not None
-            if is_elsewhere or config.special or (static is not None and config.disable_jit):
-                if config.special:
-                    check_host_values(function.__name__, (*args, *kwargs.values()), only_arrays=True)
+            is_traced = state.staging is not None
+            is_direct = (inline and is_traced) or (static is not None and config.disable_jit)
+            if config.special:
+                check_host_values(function.__name__, (*args, *kwargs.values()), only_arrays=True)
+                is_direct |= not is_traced
+            if is_direct or context.programs is not None:
                 return function(*args, **kwargs)
             given: Any = args
             if static is not None:
@@ -91,7 +95,7 @@ def _recording(function: _Function, static: Sequence[str] | None) -> _Function:
                     *(x if n in static else _array(x) for n, x in zip(names, args, strict=False)),
                     *args[len(names) :],
                 ]
-            key: list[Any] = [len(args), *kwargs]
+            key: list[Any] = [is_traced, len(args), *kwargs]
             arrays: list[Any] = []
             for name in kwargs:
                 given = (*given, kwargs[name] if static is None or name in static else _array(kwargs[name]))
@@ -183,12 +187,13 @@ def _recorded(function: Callable[..., Any], given: Sequence[Any], names: list[st
         count = len(whole) - len(names)
         return function(*whole[:count], **dict(zip(names, whole[count:], strict=True)))
 
+    of_arrays.__name__ = f"_{function.__name__}"
     program = jit(of_arrays)  # which knows when options change, and when caches are cleared
 
     def compiled(arrays: list[Any]) -> Any:
         return program(*arrays)
 
-    if any(isinstance(x, Tracer) for x in arrays_given):
+    if state.staging is not None or any(isinstance(x, Tracer) for x in arrays_given):
         return compiled
     outer, state.source = state.source, state.source or user_line()  # looked for once
     try:
@@ -197,7 +202,9 @@ def _recorded(function: Callable[..., Any], given: Sequence[Any], names: list[st
         return _direct
     finally:
         state.source = outer
-    made = traced.lower().module.entry
+    from tinyxla.compiler.passes.inline_calls import inline_calls  # here, since compiled functions need no replays
+
+    made = inline_calls(traced.lower().module.entry)
     if made.has_side_effect:
         return _direct
     sizes = [x.shape.size for x in made.instructions if isinstance(x.shape, Shape) and x.op is not movement.broadcast]

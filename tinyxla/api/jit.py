@@ -52,7 +52,7 @@ from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray, described_signature
 from tinyxla.tracing.cache_keys import hashable
-from tinyxla.tracing.config import config, options_of_traces
+from tinyxla.tracing.config import config
 from tinyxla.tracing.core import Tracer, check_computation, state, unwanted
 from tinyxla.tracing.device import Device, check_device, check_placement, default_device
 from tinyxla.tracing.float_zeros import is_float0, without_float0
@@ -74,6 +74,7 @@ from tinyxla.tracing.references import (
 )
 from tinyxla.tracing.shardings import SingleDeviceSharding, layout_on
 from tinyxla.tracing.signatures import P, R
+from tinyxla.tracing.surroundings import Surroundings, surroundings
 from tinyxla.tracing.transfers import check_host_values
 from tinyxla.transforms.computations import clear_transformed
 from tinyxla.transforms.reverse import TapeTracer
@@ -314,10 +315,8 @@ class Jitted(Described, Generic[P, R]):
                 check_host_values(f"jit of {self.__name__}", leaves)
             leaves = self._as_arguments(leaves, names)
             signatures = [_signature(x) for x in leaves]
-        axes = tuple((name, size) for name, (_, size) in state.axes.items()) if state.axes else ()
         # a dict may also be the last of the positional arguments
-        special = config.special and options_of_traces()
-        key = (static, bool(named), (axes, context.key, state.kinds), special, treedef, *signatures)
+        key = _Key(static, bool(named), surroundings(), treedef, tuple(signatures))
         try:
             program = self._programs.get(key)
         except Exception as error:
@@ -330,20 +329,18 @@ class Jitted(Described, Generic[P, R]):
             program = self._traced(key, len(args), positional, named, leaves)
             if not any(isinstance(x, Tracer) for x in program.captured):  # which belong to a trace that will end
                 have_values = all(type(x) is int for x in signatures)
-                program.runs = have_values and not (axes and program.computation.axis_names)
-                is_usual = not (axes or state.kinds or config.special)
-                if have_values and is_usual:  # first: an interrupt between must not make it slow
+                program.runs = have_values and not (key.around.axes and program.computation.axis_names)
+                if have_values and key.around.are_usual:  # first: an interrupt between must not make it slow
                     self._by_signatures[self._label(positional, named, static), context.number, *signatures] = program
                 self._programs[key] = program
         return program, leaves
 
     def _traced(
-        self, key: Any, count: int, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]
+        self, key: _Key, count: int, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]
     ) -> Program:
         """A new program for the arguments that are not static, of `count` that were given by position, and for their
         leaves: for one device or over a mesh."""
-        static, _, (axes, *_), _, treedef, *_ = key
-        whole = pytrees.unflatten(treedef, leaves)
+        whole = pytrees.unflatten(key.structure, leaves)
         given, others = whole if kwargs else (whole, {})
         if config.no_tracing:
             raise WorkError(
@@ -352,7 +349,7 @@ class Jitted(Described, Generic[P, R]):
             )
         program = compile_log.traced(
             self.__name__,
-            lambda: Program(self._with_static(count, static), given, others, treedef),
+            lambda: Program(self._with_static(count, key.static), given, others, key.structure),
             lambda program: program.computation,
         )
         if config.explain_cache_misses:
@@ -361,7 +358,7 @@ class Jitted(Described, Generic[P, R]):
         mesh = mesh_of(leaves, program.computation, names, program.captured) or context.programs
         if mesh is None and says_memory_kinds(program.computation):
             mesh = layout_on(default_device()).mesh
-        if axes or any(isinstance(x, Tracer) for x in program.captured):
+        if key.around.axes or any(isinstance(x, Tracer) for x in program.captured):
             return program
         if mesh is not None:
             return PartitionedProgram(program, mesh, leaves, self._donated_leaves(count, args, kwargs))
@@ -375,7 +372,7 @@ class Jitted(Described, Generic[P, R]):
         arrays = (*args, *kwargs.values())
         return (label, pytrees.flatten(arrays)[1]) if None in _with_signatures(arrays)[1] else label
 
-    def _explain(self, key: Any, names: list[str]) -> None:
+    def _explain(self, key: _Key, names: list[str]) -> None:
         """Log why there is no program of that key yet; `names` are those of the arrays among the arguments."""
         code = getattr(inspect.unwrap(self._function), "__code__", None)
         if code is not None and code.co_filename.startswith(PACKAGE):
@@ -554,15 +551,32 @@ def _checks_values() -> bool:
 _traced_code: weakref.WeakSet[CodeType] = weakref.WeakSet()  # of functions, as far as cache misses were explained
 
 
-def _facts(key: Any, names: list[str]) -> compile_log.Facts:
+class _Key(NamedTuple):
+    """By which a function's programs are kept.
+
+    Attributes:
+        static: the static arguments: where each is passed, its type and its value.
+        has_kwargs: whether some of the others are passed by name.
+        around: what surrounds the call.
+        structure: that of the arguments that are not static.
+        signatures: those of their leaves.
+    """
+
+    static: tuple[tuple[int | str, type, Any], ...]
+    has_kwargs: bool
+    around: Surroundings
+    structure: pytrees.TreeDef
+    signatures: tuple[Any, ...]
+
+
+def _facts(key: _Key, names: list[str]) -> compile_log.Facts:
     """What a key of a program says of a call, by what it says it of. The names are those of another call's arrays."""
-    static, has_kwargs, (axes, mesh, kinds), special, treedef, *signatures = key
-    facts: compile_log.Facts = {f"the static argument {where}": value for where, _, value in static}
-    facts[compile_log.STRUCTURE] = pytrees.structure_text(treedef) + " with names" * has_kwargs
-    facts["the named axes around it"] = axes
-    facts["the current mesh"] = mesh, kinds
-    facts["the options"] = dict(special)
-    for k, signature in enumerate(signatures):
+    facts: compile_log.Facts = {f"the static argument {where}": value for where, _, value in key.static}
+    facts[compile_log.STRUCTURE] = pytrees.structure_text(key.structure) + " with names" * key.has_kwargs
+    facts["the named axes around it"] = key.around.axes
+    facts["the current mesh"] = key.around.mesh, key.around.kinds
+    facts["the options"] = dict(key.around.options)
+    for k, signature in enumerate(key.signatures):
         name = names[k] if k < len(names) else str(k)
         facts[f"the argument {name}"] = compile_log.ArrayFact(described_signature(signature))
     return facts

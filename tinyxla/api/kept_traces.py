@@ -12,9 +12,9 @@ from tinyxla.api.functions import parameter_names, trace_tree
 from tinyxla.api.per_function import PerFunction
 from tinyxla.hlo import Computation
 from tinyxla.tracing import pytrees
-from tinyxla.tracing.config import config, options_of_traces
+from tinyxla.tracing.config import config
 from tinyxla.tracing.core import Interpreted, state
-from tinyxla.tracing.meshes import context
+from tinyxla.tracing.surroundings import surroundings
 
 
 class Traced(NamedTuple):
@@ -42,16 +42,8 @@ def traced(
     what surrounds the call."""
     captures = None if state.staging is None else state.staging.captures  # as the function around
     is_known = captures is None and state.manual is None and type(fun) is FunctionType
-    axes = tuple((name, size) for name, (_, size) in state.axes.items())
-    around = (
-        axes,
-        context.key,
-        state.kinds,
-        state.frontend_attributes,
-        config.special and options_of_traces(),
-    )
     types = [(x.dtype, x.shape, x.weak_type, getattr(x, "sharding", None)) for x in leaves]
-    key = around, tree, *types, *((where, type(x), x) for where, x in static)
+    key = surroundings(), tree, *types, *((where, type(x), x) for where, x in static)
     if is_known:
         with suppress(TypeError):  # of a static argument without a hash, which may have changed since
             found = _kept.get(fun, key)

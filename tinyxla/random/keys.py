@@ -318,7 +318,7 @@ def clone(key: Any) -> Array:
     return as_given(keys, by_words)
 
 
-@drawn("num")
+@drawn("num", inline=True)
 def split(key: Any, num: int | tuple[int, ...] = 2) -> Array:
     """New keys from one.
 
@@ -396,7 +396,7 @@ def _fold_in_now(words: Any, number: Any) -> Array:
 # --- bits -------------------------------------------------------------------------------------------------------------
 
 
-@drawn("shape", "dtype")
+@drawn("shape", "dtype", inline=True)
 def bits(key: Any, shape: ShapeLike = (), dtype: Any = None) -> Array:
     """Random bits, as unsigned integers: `uint32`, or `uint64` with `enable_x64`, unless another type is asked for.
 

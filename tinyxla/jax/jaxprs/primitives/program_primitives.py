@@ -25,10 +25,9 @@ from tinyxla.ops.op import Axes
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.cache_keys import hashable
-from tinyxla.tracing.config import config
 from tinyxla.tracing.core import innermost, state
-from tinyxla.tracing.meshes import context
 from tinyxla.tracing.promotion import as_array, float0
+from tinyxla.tracing.surroundings import surroundings
 from tinyxla.transforms.computations import Mask, chosen, spread
 from tinyxla.transforms.custom import Lanes, Pullback, Rule, Traced, Values, apply, transposed
 from tinyxla.transforms.key_arrays import KeyArray
@@ -176,7 +175,7 @@ class PrimitiveRule(Rule):
 
     def traced(self, shapes: Sequence[Shape], weak_types: Sequence[bool], known: dict[Any, Any]) -> Traced:
         """The lowering, which is traced once for operands of the same types."""
-        key = self, *shapes, *weak_types, config.special, context.key, state.kinds
+        key = self, *shapes, *weak_types, surroundings()
         found: Traced | None = known.get(key)
         if found is None:
             found = super().traced(shapes, weak_types, known)

@@ -246,3 +246,39 @@ def test_draws_with_an_element_type_are_replayed(dtype: Any) -> None:
     eager_replay.forget_recordings()
     tx.random.truncated_normal(tx.random.key(0), -2, 2, (5,), dtype)
     assert len(recordings) == 1
+
+
+def test_draws_in_traced_functions_are_calls_of_one_computation() -> None:
+    """Of each type of draw, however often it is made, and of nested ones; with the numbers of draws outside."""
+
+    def draws(key: Any) -> Any:
+        return [tx.random.normal(k, (3,)) for k in tx.random.split(key, 4)]
+
+    key = tx.random.key(0)
+    calls = [x for x in tx.jit(draws).trace(key).jaxpr.entry.instructions if x.op.name == "call"]
+    assert len(calls) == 4
+    assert len({x.attributes.to_apply for x in calls}) == 1
+    for found, expected in zip(tx.jit(draws)(key), draws(key), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_recordings_of_draws_in_traced_functions_are_no_replays() -> None:
+    key = tx.random.key(0)
+    expected = tx.random.normal(key, (3,))
+    recorded = tx.jit(lambda: tx.random.normal(key, (3,))).trace().jaxpr.entry
+    assert any(x.op.name == "call" for x in recorded.instructions)
+    np.testing.assert_array_equal(tx.random.normal(key, (3,)), expected)
+
+
+def test_nested_draws_are_replayed_without_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    eager_replay.forget_recordings()
+    monkeypatch.setattr("tinyxla.api.executables.compile_module", None)
+    tx.random.truncated_normal(tx.random.key(0), -2, 2, (5,))
+
+
+def test_draws_in_traced_functions_obey_blocks_of_options() -> None:
+    draw = lambda key: tx.random.normal(key)  # noqa: E731
+    shapes = [tx.eval_shape(draw, tx.random.key(0)).dtype]
+    with tx.enable_x64(True):
+        shapes.append(tx.eval_shape(draw, tx.random.key(0)).dtype)
+    assert shapes == [np.float32, np.float64]
