@@ -177,9 +177,13 @@ def _sample(sets: list[pytest.Item], every: int, in_file: Counter[tuple[Any, ...
 _LONG = 12  # sets of parameters
 
 
+_MAX_YOUNG = 1_000_000  # objects that are new when garbage is collected, beside the end of each module of tests
+
+
 def pytest_collection_finish() -> None:
     """The tests themselves, of which there are many, stay to the end; the garbage collector leaves them alone."""
     absent.withdraw()
+    gc.set_threshold(_MAX_YOUNG, *gc.get_threshold()[1:])
     gc.collect()
     gc.freeze()
 

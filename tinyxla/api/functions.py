@@ -279,8 +279,9 @@ def lowered(aux: Any) -> Any:
     """Auxiliary results without the tracers of a differentiation that has ended."""
 
     def lower(x: Any) -> Any:
-        value = getattr(x, "carried", None)
-        return lower(value) if isinstance(value, Array) and not x.owner.active else x
+        while isinstance(value := getattr(x, "carried", None), Array) and not x.owner.active:
+            x = value
+        return x
 
     return pytrees.map_tree(lower, aux)
 

@@ -43,7 +43,7 @@ from tinyxla.compiler.schedule.concurrent_steps import run_concurrently
 from tinyxla.compiler.schedule.latency_hiding import hide_latency
 from tinyxla.compiler.schedule.transpose_gemm_operands import transpose_gemm_operands
 from tinyxla.errors import AttributeValueError
-from tinyxla.hlo import Computation, Instruction
+from tinyxla.hlo import Computation, Instruction, map_computations
 from tinyxla.loopir.ir.loop_ir import Kernel
 from tinyxla.loopir.kernels.registry import step_for
 from tinyxla.loopir.lower.emit import LoweredKernel
@@ -51,7 +51,6 @@ from tinyxla.loopir.passes.nontemporal_stores import use_nontemporal_stores
 from tinyxla.loopir.passes.pipeline_rows import prefetch_next_rows
 from tinyxla.text.op_names import with_inner
 from tinyxla.tracing.config import cached_by_options, config
-from tinyxla.transforms.computations import with_computations
 
 
 class Pass(NamedTuple):
@@ -76,7 +75,7 @@ def lower_vmapped_regions(computation: Computation) -> Computation:
             to_apply = _optimized_lane(x.attributes.to_apply)
             if scalarize_lane(to_apply, x.attributes.mapped) is not None:
                 return rewriter.emit(x.op, *operands, **x.attributes._replace(to_apply=to_apply)._asdict())
-        return rewriter.splice(inline_calls(x.attributes.in_lock_step), operands, visit, rewriter.scope)
+        return rewriter.splice(inline_calls(x.attributes.in_lock_step), operands, rewriter.visit, rewriter.scope)
 
     return rewrite(computation, visit)
 
@@ -276,6 +275,6 @@ def _with_regions(computation: Computation, change: Callable[[Computation], Comp
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
         if x.op.name not in REGIONS:
             return None
-        return rewriter.emit(x.op, *operands, **with_computations(x, change))
+        return rewriter.emit(x.op, *operands, **map_computations(x.attributes._asdict(), change))
 
     return rewrite(computation, visit)

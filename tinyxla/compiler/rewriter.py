@@ -45,6 +45,7 @@ class Rewriter:
         self._is_numbered = is_numbered  # the instructions to keep are pairwise different
         self._source: SourceLine | None = None
         self._origin: Instruction | None = None
+        self.visit: Visit = lambda *_: None  # the visitor of what is rewritten
 
     def emit(self, op: Operation, *operands: Instruction, **attributes: Any) -> Instruction:
         """A new instruction, with the source line of the instruction that is being rewritten."""
@@ -89,6 +90,7 @@ class Rewriter:
 
     def rewrite_body(self, computation: Computation, visit: Visit) -> Instruction:
         """The root of a computation after rewriting; its parameters stay."""
+        self.visit = visit
         new: dict[Instruction, Instruction] = {p: self.keep(p) for p in computation.parameters}
         for x in computation.instructions:
             if x in new:

@@ -8,6 +8,7 @@ from tinyxla.hlo.graph import (
     Operation,
     axis_names,
     is_constant,
+    map_computations,
     own_axes,
 )
 from tinyxla.hlo.verifier import verify
@@ -20,6 +21,7 @@ __all__ = [
     "Operation",
     "axis_names",
     "is_constant",
+    "map_computations",
     "own_axes",
     "verify",
 ]

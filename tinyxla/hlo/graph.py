@@ -175,6 +175,19 @@ def computations_in(values: Iterable[Any]) -> Iterator[Computation]:
                     yield element
 
 
+def map_computations(attributes: Mapping[str, Any], change: Callable[[Computation], Computation]) -> dict[str, Any]:
+    """Attributes with their computations changed."""
+    return {name: _changed(value, change) for name, value in attributes.items()}
+
+
+def _changed(value: Any, change: Callable[[Computation], Computation]) -> Any:
+    if isinstance(value, Computation):
+        return change(value)
+    if isinstance(value, tuple) and any(computations_in((value,))):  # pyright: ignore[reportUnknownArgumentType]
+        return tuple(change(x) if isinstance(x, Computation) else x for x in value)  # pyright: ignore[reportUnknownVariableType]
+    return value
+
+
 def own_axes(manual_axes: Sequence[Hashable], mesh_axes: Sequence[Hashable]) -> Sequence[Hashable]:
     """The axes that a shard-map is about: all of its mesh, if it does not say."""
     return manual_axes or mesh_axes

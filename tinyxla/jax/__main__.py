@@ -5,6 +5,7 @@ import os
 import runpy
 import sys
 
+_MIN_YOUNG = 10_000  # objects that are new when garbage is collected: packages' modules are many objects that stay
 USAGE = "usage: python -m tinyxla.jax (script.py | -m module | -c code) [arguments ...]"
 
 
@@ -13,7 +14,8 @@ def main(arguments: list[str]) -> None:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
         return
-    gc.freeze()  # the library's modules stay: collections while the program imports its own need not look at them
+    young, *others = gc.get_threshold()
+    gc.set_threshold(max(young, _MIN_YOUNG), *others)
     first, *rest = arguments
     if first in ("-m", "-c"):
         if not rest:

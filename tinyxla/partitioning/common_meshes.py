@@ -11,10 +11,9 @@ from functools import lru_cache
 from typing import Any
 
 from tinyxla.errors import ArgumentError
-from tinyxla.hlo import Computation, Instruction
+from tinyxla.hlo import Computation, Instruction, map_computations
 from tinyxla.tracing.meshes import AbstractMesh, Mesh
 from tinyxla.tracing.shardings import UNCONSTRAINED, Spec, axes_of
-from tinyxla.transforms.computations import with_computations
 
 
 def has_same_devices(mesh: AbstractMesh, other: AbstractMesh) -> bool:
@@ -129,7 +128,8 @@ def over_common_mesh(computation: Computation, common: AbstractMesh) -> Computat
     for x in computation.instructions:
         attributes: Any = x.attributes
         if x.op.name in ("while", "conditional"):
-            attributes = type(attributes)(**with_computations(x, lambda inner: over_common_mesh(inner, common)))
+            changed = map_computations(attributes._asdict(), lambda inner: over_common_mesh(inner, common))
+            attributes = type(attributes)(**changed)
         elif x.op.name == "sharding-constraint" and not attributes.mesh.empty:
             found = translated(tuple(map(axes_of, attributes.spec)), attributes.mesh, common)
             assert found is not None

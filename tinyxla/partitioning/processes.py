@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.hlo import Computation, Instruction, Literal, axis_names
+from tinyxla.hlo import Computation, Instruction, Literal, axis_names, map_computations
 from tinyxla.ops import dynamic_slices, elementwise, movement
 from tinyxla.ops.barrier import opt_barrier
 from tinyxla.ops.distributed import collectives, exchanges, varying
@@ -21,7 +21,7 @@ from tinyxla.partitioning.resharding import own_part, sliced
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.core import trace, with_axes
 from tinyxla.tracing.meshes import AbstractMesh
-from tinyxla.transforms.batch import map_computations, with_own_axis
+from tinyxla.transforms.batch import with_own_axis
 from tinyxla.transforms.computations import interpret, results, unpacked
 
 

@@ -8,9 +8,8 @@ Source: XLA's pass HloConstantSplitter, which serves the same end.
 
 from __future__ import annotations
 
-from tinyxla.hlo import Computation, Instruction
+from tinyxla.hlo import Computation, Instruction, map_computations
 from tinyxla.ops import movement
-from tinyxla.transforms.computations import with_computations
 
 
 def with_own_sources(computation: Computation) -> Computation:
@@ -21,7 +20,7 @@ def with_own_sources(computation: Computation) -> Computation:
     def copied(x: Instruction, operands: list[Instruction]) -> Instruction:
         attributes = x.attributes
         if x.op.name in ("while", "conditional"):
-            attributes = type(attributes)(**with_computations(x, with_own_sources))
+            attributes = type(attributes)(**map_computations(x.attributes._asdict(), with_own_sources))
         made.append(Instruction(x.op, operands, attributes, x.shape, x.source, x.name, x.annotations, x.origin))
         return made[-1]
 

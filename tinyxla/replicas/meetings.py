@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.errors import ChannelError
-from tinyxla.hlo import Computation, Instruction, Operation
+from tinyxla.hlo import Computation, Instruction, Operation, map_computations
 from tinyxla.ops import calls, movement
 from tinyxla.ops.distributed.replica_groups import REPLICAS, Mesh
 from tinyxla.ops.host.callback import Callback, Exchange, callback
@@ -24,7 +24,7 @@ from tinyxla.replicas.resolution import CHANNELS, COLLECTIVES, PARTICIPATING, Sa
 from tinyxla.runtime.rendezvous import Line, Wait, current
 from tinyxla.shapes import Shape, TupleShape
 from tinyxla.tracing.array import wrap
-from tinyxla.transforms.batch import batch, map_computations
+from tinyxla.transforms.batch import batch
 
 Array = np.ndarray[Any, Any]
 _NUMBERS = ("partition-id", "replica-id")

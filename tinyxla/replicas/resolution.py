@@ -6,9 +6,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from tinyxla.hlo import Computation, Instruction
+from tinyxla.hlo import Computation, Instruction, map_computations
 from tinyxla.ops.distributed.replica_groups import REPLICAS, GroupMode, Mesh, device_groups, device_pairs, group_mode
-from tinyxla.transforms.batch import map_computations
 
 COLLECTIVES = frozenset(
     """all-gather all-reduce all-to-all collective-broadcast collective-permute partition-id ragged-all-to-all

@@ -3,15 +3,20 @@ Python's garbage collector runs less often while many objects are made that stay
 
 from __future__ import annotations
 
+import functools
 import gc
+import operator
+from collections import deque
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tinyxla.errors import SizeError
 
 _Made = TypeVar("_Made")
 _releases: list[Callable[[], None]] = []
-_YOUNG = 100_000  # objects
+_MAX_YOUNG = 1_000_000  # objects of the young generation while many are made that stay
+_MAX_AGED = 4_000_000  # objects that were not looked at before they counted as old: then all are
+_aged = 0
 
 
 def release_on_shortage(release: Callable[[], None]) -> None:
@@ -51,15 +56,30 @@ def allocated(what: str, allocate: Callable[[], _Made]) -> _Made:
 def rarely_collected(make: Callable[[], _Made]) -> _Made:
     """What `make()` gives, with a larger young generation of Python's garbage collector meanwhile.
 
-    Graphs and plans are hundreds of thousands of objects that stay: a collection looks at all of them and finds little.
-    The threshold is that of the whole process. One that is larger already stays, and so does one of 0, which turns
-    collection off. Source: the documentation of `gc.set_threshold`.
+    Graphs and plans are hundreds of thousands of objects that stay: a collection looks at all of them and finds
+    nothing. So the objects that are there in the end count as old, and no collection of young ones follows at once;
+    unless the program froze objects, which would be frozen no longer. The threshold is that of the whole process. One
+    that is larger already stays, and so does one of 0, which turns collection off. Source: the documentation of
+    `gc.set_threshold` and `gc.freeze`.
     """
     before = gc.get_threshold()
-    if not 0 < before[0] < _YOUNG:
+    if not 0 < before[0] < _MAX_YOUNG:
         return make()
+    restore = functools.partial(gc.set_threshold, *before)
     try:
-        gc.set_threshold(_YOUNG, *before[1:])
+        gc.set_threshold(_MAX_YOUNG, *before[1:])
         return make()
     finally:  # one call of C, which runs before an exception that comes from outside is raised
-        gc.set_threshold(*before)
+        deque(map(operator.call, (*_ageing(), restore)), 0)
+
+
+def _ageing() -> tuple[Callable[[], Any], ...]:
+    """What makes all objects count as old; now and then, what collects those that nobody keeps."""
+    global _aged
+    if gc.get_freeze_count():
+        return ()
+    _aged += gc.get_count()[0]
+    if _aged < _MAX_AGED:
+        return gc.freeze, gc.unfreeze
+    _aged = 0
+    return (gc.collect,)

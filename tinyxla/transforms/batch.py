@@ -12,8 +12,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from tinyxla.errors import LeakedTracerError
-from tinyxla.hlo import Computation, axis_names
-from tinyxla.hlo.graph import computations_in
+from tinyxla.hlo import Computation, axis_names, map_computations
 from tinyxla.ops import Op, calls
 from tinyxla.ops.op import OWN
 from tinyxla.shapes import Shape
@@ -154,19 +153,6 @@ def with_own_axis(attributes: dict[str, Any], name: Hashable) -> dict[str, Any]:
     if changed.get("rule") is not None:
         changed["rule"] = changed["rule"].with_own_axis(name)
     return changed
-
-
-def map_computations(attributes: dict[str, Any], change: Callable[[Computation], Computation]) -> dict[str, Any]:
-    """Attributes with their computations changed."""
-
-    def changed(value: Any) -> Any:
-        if isinstance(value, Computation):
-            return change(value)
-        if isinstance(value, tuple) and any(computations_in(value)):  # pyright: ignore[reportUnknownArgumentType]
-            return tuple(map(changed, value))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        return value
-
-    return {key: changed(value) for key, value in attributes.items()}
 
 
 @lru_cache(1024)

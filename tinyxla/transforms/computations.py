@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar, cast
 
 from tinyxla.errors import ClosedOverTracerError, DifferentiationError
-from tinyxla.hlo import Computation, Instruction
+from tinyxla.hlo import Computation, Instruction, map_computations
 from tinyxla.ops import Op, calls, dynamic_slices, elementwise, indexing, movement, reduction
 from tinyxla.ops.op import OWN, Axes, Joint, Zero
 from tinyxla.shapes import AnyShape, Shape, TupleShape
@@ -494,23 +494,11 @@ def silent(computation: Computation) -> Computation:
                     f"steps again, but a step needs what {attributes[0]} gives, which is called for its side effects, "
                     "too. Use scan, or fori_loop with Python numbers, or pure_callback if it has none."
                 )
-            attributes = attributes._replace(**with_computations(x, silent))
+            attributes = attributes._replace(**map_computations(x.attributes._asdict(), silent))
         new[x] = Instruction(x.op, [new[o] for o in x.operands], attributes, x.shape, x.source)
     return Computation(
         computation.name, [new[p] for p in computation.parameters], [*new.values()], new[computation.root]
     )
-
-
-def with_computations(x: Instruction, change: Callable[[Computation], Computation]) -> dict[str, Any]:
-    """The attributes, with other computations."""
-
-    def changed(value: Any) -> Any:
-        if isinstance(value, Computation):
-            return change(value)
-        plain = isinstance(value, tuple) and not hasattr(value, "_fields")
-        return tuple(map(changed, value)) if plain else value  # pyright: ignore[reportUnknownVariableType]
-
-    return {name: changed(value) for name, value in x.attributes._asdict().items()}
 
 
 def unpacked(computation: Computation) -> Computation:

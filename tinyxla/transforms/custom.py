@@ -16,14 +16,14 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from tinyxla.errors import ClosedOverTracerError, DifferentiationError
-from tinyxla.hlo import Computation
+from tinyxla.hlo import Computation, map_computations
 from tinyxla.ops import dynamic_slices, elementwise, movement, reduction
 from tinyxla.ops.op import OWN, Axes, Bilinear, Joint, Partials
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.closures import reaches_tracer
 from tinyxla.tracing.config import config
 from tinyxla.tracing.core import CarryingTracer, GraphTrace, Interpreted, Tracer, innermost, state, trace
-from tinyxla.transforms.batch import BatchTrace, active, batch, map_computations
+from tinyxla.transforms.batch import BatchTrace, active, batch
 from tinyxla.transforms.calls import call, closed_over_error, has_rules, unsummed_error
 from tinyxla.transforms.computations import Mask, chosen, flowing, leading, run, spread, with_parameters
 from tinyxla.transforms.forward import TangentTracer, jvp

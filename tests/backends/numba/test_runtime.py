@@ -12,7 +12,6 @@ import textwrap
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -779,33 +778,3 @@ def test_a_call_finds_the_data_of_its_arrays() -> None:
     for _ in range(2):  # the template stays as it is
         bytecode.runtime().call(filled, [first, second])
     assert (int(first[0]), int(second)) == (244, 377)
-
-
-@pytest.fixture
-def thresholds() -> Iterator[None]:
-    before = gc.get_threshold()
-    yield
-    gc.set_threshold(*before)
-
-
-@pytest.mark.usefixtures("thresholds")
-@pytest.mark.parametrize("young", [700, 0, 1_000_000])
-def test_garbage_is_collected_less_often_while_a_program_is_traced(young: int) -> None:
-    gc.set_threshold(young, 10, 10)
-    seen: list[int] = []
-
-    def f(x: Any) -> Any:
-        seen.append(gc.get_threshold()[0])
-        return x + 1
-
-    assert float(tx.jit(f)(1.0)) == 2
-    assert seen == [100_000 if young == 700 else young]
-    assert gc.get_threshold() == (young, 10, 10)
-
-
-@pytest.mark.usefixtures("thresholds")
-def test_garbage_collection_is_as_before_after_an_error_while_a_program_is_traced() -> None:
-    gc.set_threshold(700, 10, 10)
-    with pytest.raises(KeyError):
-        tx.jit(lambda x: {}[0])(1.0)
-    assert gc.get_threshold() == (700, 10, 10)

@@ -7,8 +7,8 @@ from functools import cache, lru_cache
 from typing import Any
 
 from tinyxla.compiler.passes.canonicalize.ragged_dot import expand_ragged_dots
-from tinyxla.compiler.rewriter import Rewriter, Visit, rewrite
-from tinyxla.hlo import Computation, Instruction
+from tinyxla.compiler.rewriter import Rewriter, rewrite
+from tinyxla.hlo import Computation, Instruction, map_computations
 from tinyxla.ops import Op, elementwise, ops
 from tinyxla.ops.movement import symbolic_size
 from tinyxla.runtime.mpi import world
@@ -17,7 +17,6 @@ from tinyxla.shapes.symbolic import is_symbolic
 from tinyxla.text.hlo_text import OPCODES
 from tinyxla.tracing.config import config
 from tinyxla.tracing.core import trace, without_lines
-from tinyxla.transforms.computations import with_computations
 
 
 @cache
@@ -34,7 +33,7 @@ def expand(computation: Computation) -> Computation:
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
         if x.op.name not in _expandable():
             return None
-        return _expanded(rewriter, x, operands, visit)
+        return _expanded(rewriter, x, operands)
 
     return rewrite(computation, visit)
 
@@ -47,12 +46,12 @@ def expand_to_hlo(computation: Computation) -> Computation:
         if x.op is symbolic_size and is_symbolic(x.attributes.size):
             return None
         if x.op.name == "lanes":
-            return rewriter.splice(x.attributes.in_lock_step, operands, visit, rewriter.scope)
+            return rewriter.splice(x.attributes.in_lock_step, operands, rewriter.visit, rewriter.scope)
         if x.op.name in OPCODES:
-            return (
-                rewriter.emit(x.op, *operands, **with_computations(x, expand_to_hlo)) if any(x.computations()) else None
-            )
-        return None if x.op.expand is None else _expanded(rewriter, x, operands, visit)
+            if not any(x.computations()):
+                return None
+            return rewriter.emit(x.op, *operands, **map_computations(x.attributes._asdict(), expand_to_hlo))
+        return None if x.op.expand is None else _expanded(rewriter, x, operands)
 
     return rewrite(computation, visit)
 
@@ -69,20 +68,21 @@ def expand_if(computation: Computation, wanted: Callable[[Instruction], bool]) -
         if x.op is symbolic_size and is_symbolic(x.attributes.size):
             return None
         if x.op.expand is not None and wanted(x):
-            return _expanded(rewriter, x, operands, visit)
+            return _expanded(rewriter, x, operands)
         if x.op.name in ("while", "conditional"):
-            return rewriter.emit(x.op, *operands, **with_computations(x, lambda inner: expand_if(inner, wanted)))
+            attributes = map_computations(x.attributes._asdict(), lambda inner: expand_if(inner, wanted))
+            return rewriter.emit(x.op, *operands, **attributes)
         return None
 
     return rewrite(computation, visit)
 
 
-def _expanded(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...], visit: Visit) -> Instruction:
+def _expanded(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
     """The expansion of an op, rewritten by the same visitor."""
     among = world()
     process = among.rank, among.size
     body = _expansion(x.op, tuple(o.shape for o in operands), x.attributes, config.while_residual_bytes, process)
-    root = rewriter.splice(body, operands, visit)
+    root = rewriter.splice(body, operands, rewriter.visit)
     return root if isinstance(x.shape, TupleShape) else root.operands[0]
 
 

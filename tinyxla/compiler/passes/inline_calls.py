@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from tinyxla.compiler.rewriter import Rewriter, rewrite, to_fixed_point
-from tinyxla.hlo import Computation, Instruction, Literal
+from tinyxla.hlo import Computation, Instruction, Literal, map_computations
 from tinyxla.ops import calls, elementwise, movement
 from tinyxla.ops.numerics.arithmetic import evaluator
 from tinyxla.shapes import Shape, TupleShape
 from tinyxla.text.op_names import function_name
-from tinyxla.transforms.computations import with_computations
 from tinyxla.util.name_stacks import extended
 
 
@@ -33,11 +32,11 @@ def inline_calls(computation: Computation) -> Computation:
         if x.op.name == "call":
             called = x.attributes.to_apply
             scope = rewriter.scope and extended(rewriter.scope, f"jit({function_name(called)})")
-            return rewriter.splice(called, operands, visit, scope, is_program_code=True)
+            return rewriter.splice(called, operands, rewriter.visit, scope, is_program_code=True)
         if x.op is calls.get_tuple_element and operands[0].op is calls.tuple_:
             return operands[0].operands[x.attributes.index]
         if any("call" in inner.all_opcodes for inner in x.computations()):
-            return rewriter.emit(x.op, *operands, **with_computations(x, inline_calls))
+            return rewriter.emit(x.op, *operands, **map_computations(x.attributes._asdict(), inline_calls))
         return None
 
     return rewrite(computation, visit)

@@ -32,7 +32,7 @@ def hoist_loop_invariants(computation: Computation) -> Computation:
             split = hoisted(getattr(attributes, region), (*is_invariant, *[True] * (len(operands) - carried_count)))
             if split is None:
                 continue
-            hoisted_tuple = rewriter.splice(split.before, operands, visit)
+            hoisted_tuple = rewriter.splice(split.before, operands, rewriter.visit)
             hoisted_values = hoisted_tuple.operands
             operands = (*operands, *hoisted_values)
             shapes = [o.shape for o in operands]

@@ -11,9 +11,8 @@ from tinyxla.compiler.passes.canonicalize.dot import as_multiply_reduce, convert
 from tinyxla.compiler.passes.expand import expand
 from tinyxla.compiler.passes.inline_calls import inline_calls
 from tinyxla.compiler.rewriter import Rewriter, rewrite
-from tinyxla.hlo import Computation, Instruction
+from tinyxla.hlo import Computation, Instruction, map_computations
 from tinyxla.ops.products import contraction
-from tinyxla.transforms.computations import with_computations
 
 
 def prepare_scalar_computations(computation: Computation) -> Computation:
@@ -23,7 +22,7 @@ def prepare_scalar_computations(computation: Computation) -> Computation:
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
         if not _has_scalar_computations(x):
             return None
-        attributes = with_computations(x, _prepared)
+        attributes = map_computations(x.attributes._asdict(), _prepared)
         return rewriter.emit(x.op, *operands, **attributes) if attributes != x.attributes._asdict() else None
 
     return rewrite(computation, visit) if any(map(_has_scalar_computations, computation.instructions)) else computation
@@ -40,7 +39,7 @@ def _prepared(computation: Computation) -> Computation:
             lhs, rhs = (convert_to(rewriter, o, x.array_shape.element_type) for o in operands)
             return as_multiply_reduce(rewriter, lhs, rhs, x.attributes, x.array_shape)
         if any(x.computations()):
-            return rewriter.emit(x.op, *operands, **with_computations(x, _prepared))
+            return rewriter.emit(x.op, *operands, **map_computations(x.attributes._asdict(), _prepared))
         return None
 
     return rewrite(inline_calls(expand(computation)), visit)

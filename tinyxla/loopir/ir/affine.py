@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 
 from tinyxla.loopir.ir.loop_ir import INDEX, Compute, Index, Literal, Load, Loop, Operand, Statement, Value
 
@@ -65,21 +64,25 @@ def stride_of(variable: Value, index: Operand, body: Sequence[Statement]) -> flo
     Memoized: in a hash or a random generator each intermediate value is used many times, and a plain recursion would
     take exponential time.
     """
-    definitions = {x.result: x for x in body if isinstance(x, Compute | Load)}
+    definitions: dict[Operand, Compute | Load] = {x.result: x for x in body if isinstance(x, Compute | Load)}
+    return _stride(index, definitions, {variable: 1.0})
 
-    @cache
-    def stride(x: Operand) -> float:
-        if x is variable or x not in definitions:
-            return float(x is variable)
-        definition = definitions[x]
-        strides = (
-            [stride(operand) for operand in definition.operands] if isinstance(definition, Compute) else [math.nan]
-        )
-        if not any(strides):
-            return 0
-        if isinstance(definition, Compute) and definition.op in ("add", "subtract"):
-            return strides[0] + strides[1] if definition.op == "add" else strides[0] - strides[1]
-        factor = definition.operands[1] if isinstance(definition, Compute) and definition.op == "multiply" else None
-        return strides[0] * factor.value if isinstance(factor, Literal) else math.nan
 
-    return stride(index)
+def _stride(x: Operand, definitions: Mapping[Operand, Compute | Load], strides: dict[Operand, float]) -> float:
+    if x not in strides:
+        definition = definitions.get(x)
+        if isinstance(definition, Compute):
+            strides[x] = _stride_of_result(definition, [_stride(o, definitions, strides) for o in definition.operands])
+        else:
+            strides[x] = 0 if definition is None else math.nan
+    return strides[x]
+
+
+def _stride_of_result(definition: Compute, strides: Sequence[float]) -> float:
+    """The stride of a result, from those of its operands."""
+    if not any(strides):
+        return 0
+    if definition.op in ("add", "subtract"):
+        return strides[0] + strides[1] if definition.op == "add" else strides[0] - strides[1]
+    factor = definition.operands[1] if definition.op == "multiply" else None
+    return strides[0] * factor.value if isinstance(factor, Literal) else math.nan

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Generator
-from contextlib import contextmanager
-
 from tinyxla.errors import BytecodeError
+from tinyxla.runtime.allocation import rarely_collected
 from tinyxla.stablehlo.bytecode.builtin import BUILTIN
 from tinyxla.stablehlo.bytecode.operations import Operations
 from tinyxla.stablehlo.bytecode.sdy import SDY
@@ -47,8 +44,7 @@ def read(data: bytes | bytearray | memoryview) -> ModuleOp:
         ['main']
     """
     tables = Tables(bytes(data), {"builtin": BUILTIN, "vhlo": VHLO, "sdy": SDY})
-    with _without_collection():
-        operations = Operations(tables).top_level()
+    operations = rarely_collected(Operations(tables).top_level)
     if len(operations) != 1 or operations[0].name != "builtin.module" or len(operations[0].regions) != 1:
         raise BytecodeError("an artifact consists of one module", tables.operations.at)
     (outer,) = operations
@@ -69,23 +65,6 @@ def read(data: bytes | bytearray | memoryview) -> ModuleOp:
             else:
                 raise BytecodeError(f"expected a function, but found {operation.name}", operation.offset)
     return module
-
-
-@contextmanager
-def _without_collection() -> Generator[None]:
-    """No garbage collection meanwhile: it would walk over all that is read again and again, and finds nothing. Then
-    objects count as old, so that no collection of young ones follows at once; unless others are frozen, which would be
-    no longer."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            if not gc.get_freeze_count():
-                gc.freeze()
-                gc.unfreeze()
-            gc.enable()
 
 
 def _function(operation: Operation) -> Function:

@@ -6,13 +6,12 @@ the BLAS does not have) become dots over all groups.
 from __future__ import annotations
 
 from tinyxla.compiler.rewriter import Rewriter, for_opcodes, rewrite
-from tinyxla.hlo import Computation, Instruction
+from tinyxla.hlo import Computation, Instruction, map_computations
 from tinyxla.ops import movement
 from tinyxla.ops.products import ragged
 from tinyxla.ops.products.contraction import free_dimensions
 from tinyxla.ops.products.ragged import RaggedDot
 from tinyxla.tracing.core import trace
-from tinyxla.transforms.computations import with_computations
 
 Ints = tuple[int, ...]
 
@@ -41,7 +40,7 @@ def expand_ragged_dots(computation: Computation) -> Computation:
         if x.op is ragged.ragged_dot:
             return _as_full_dots(rewriter, x, operands)
         if any(x.computations()):
-            return rewriter.emit(x.op, *operands, **with_computations(x, expand_ragged_dots))
+            return rewriter.emit(x.op, *operands, **map_computations(x.attributes._asdict(), expand_ragged_dots))
         return None
 
     return rewrite(computation, visit)

@@ -50,7 +50,7 @@ def canonicalize_windows(computation: Computation) -> Computation:
             results = decompose(*values, **x.attributes._asdict())
             return results if isinstance(results, tuple) else (results,)
 
-        root = rewriter.splice(trace(function, [o.shape for o in operands], x.op.name)[0], operands, visit)
+        root = rewriter.splice(trace(function, [o.shape for o in operands], x.op.name)[0], operands, rewriter.visit)
         return root if isinstance(x.shape, TupleShape) else root.operands[0]
 
     return rewrite(computation, visit)
