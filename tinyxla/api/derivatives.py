@@ -95,7 +95,7 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False, reduce_axes: Sequen
 
     def typed(cotangents: Sequence[Any]) -> list[Any]:
         pairs = zip(flat_pullback(cotangents), inputs, strict=True)
-        return [c if c is None else with_type_of(c, x) for c, x in pairs]
+        return [c if c is None else with_type_of(c, x, is_cotangent=True) for c, x in pairs]
 
     pullback = Pullback(name_of(fun), typed, (inputs, treedef), (outputs, flat.tree))
     return flat.with_aux(flat.result(outputs), pullback)

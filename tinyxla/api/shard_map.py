@@ -8,14 +8,12 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-import numpy as np
-
 from tinyxla.api.functions import OfLeaves, arrays_of, check_callable, name_of
 from tinyxla.api.jit import Jitted
-from tinyxla.errors import ArgumentError, AttributeValueError, ConcretizationError, ShapeError
+from tinyxla.errors import ArgumentError, AttributeValueError, ConcretizationError, ShapeError, ShardingTypeError
 from tinyxla.hlo import Instruction
-from tinyxla.ops import elementwise, movement
-from tinyxla.ops.distributed import collectives, exchanges, varying
+from tinyxla.ops import movement
+from tinyxla.ops.distributed import collectives, varying
 from tinyxla.partitioning.array import ShardedArray
 from tinyxla.partitioning.placement import is_placement, placed, with_subtrees
 from tinyxla.shapes import Shape, element_type
@@ -28,18 +26,22 @@ from tinyxla.tracing.meshes import AbstractMesh, Mesh, current_mesh, set_mesh
 from tinyxla.tracing.promotion import as_array
 from tinyxla.tracing.references import has_references, reference_of, write_all
 from tinyxla.tracing.shardings import (
+    NO_SUMS,
     UNCONSTRAINED,
     NamedSharding,
     PartitionSpec,
     Sharding,
     Spec,
+    Sums,
     axes_of,
     spec_of,
+    sums_of,
+    with_sums,
 )
 from tinyxla.transforms.computations import run, subgraph
-from tinyxla.transforms.manual import ManualTrace, trace_parts
+from tinyxla.transforms.manual import ManualTrace, SumAxis, kind_along, trace_parts
 from tinyxla.transforms.sharded import ShardMap, applied, named, part_shape, shard_map as shard_map_op
-from tinyxla.transforms.sharding_types import output_types, type_of
+from tinyxla.transforms.sharding_types import output_types, shown_type, type_of
 from tinyxla.util.tracebacks import boundary
 from tinyxla.util.wrapping import wraps
 
@@ -278,11 +280,21 @@ class _OfParts:
         write_all([*references.values()], after)
         return result
 
-    def _has_summands(self, in_specs: Sequence[PartitionSpec]) -> bool:
-        """Whether arguments or results are sums over devices, of which these have summands."""
+    def _has_sums(self, sums: Sequence[Sums]) -> bool:
+        """Whether arguments or results are unreduced or reduced."""
         given, _ = pytrees.flatten_shown(self._out_specs, is_placement)
-        specs = [*in_specs, *(x.spec if isinstance(x, NamedSharding) else x for x in given)]
-        return any(isinstance(x, PartitionSpec) and x.unreduced for x in specs)
+        found = [*sums, *(sums_of(x.spec if isinstance(x, NamedSharding) else x) for x in given)]
+        return any(s != NO_SUMS for s in found)
+
+    def _sums(self, x: Any, spec: PartitionSpec, mesh: AbstractMesh) -> Sums:
+        """The axes of partial sums of an argument, as its spec says and its type."""
+        own, given = sums_of(type_of(x)), sums_of(spec)
+        if own != given and (own != NO_SUMS or isinstance(x.sharding, NamedSharding)):
+            raise ShardingTypeError(
+                f"shard_map of {name_of(self._f)}: in_specs has {spec} for an argument of the type {shown_type(x)}, "
+                "but both must have the same unreduced and reduced axes; reshard it, or leave out in_specs."
+            )
+        return given
 
     def _names(self, mesh: AbstractMesh) -> frozenset[Hashable]:
         """The axes that the function is about."""
@@ -291,7 +303,9 @@ class _OfParts:
     def _inferred(self, x: Any, mesh: AbstractMesh) -> Spec:
         """How an array is split along the axes of the function, as its type says."""
         names = self._names(mesh)
-        return tuple(tuple(filter(names.__contains__, axes)) for axes in type_of(x))
+        spec = type_of(x)
+        unreduced, reduced = (axes & names for axes in sums_of(spec))
+        return with_sums((tuple(filter(names.__contains__, axes)) for axes in spec), Sums(unreduced, reduced))
 
     def _mesh_of(self, args: Any) -> AbstractMesh | None:
         """The mesh of arguments that are over one, where there is no other with devices."""
@@ -318,10 +332,12 @@ class _OfParts:
         leaves, structure = arrays_of(args, f"shard_map of {name_of(self._f)}: the arguments")
         if self._in_specs is UNCONSTRAINED:
             self._check_inferred(leaves, mesh)
-            specs = [PartitionSpec()] * len(leaves)
             ins = [self._inferred(x, mesh) for x in leaves]
+            sums = [sums_of(spec) for spec in ins]
+            ins = [tuple(spec) for spec in ins]
         else:
             specs = self._specs("in_specs", self._in_specs, args, mesh)
+            sums = [self._sums(x, spec, mesh) for x, spec in zip(leaves, specs, strict=True)]
             ins = [_axes("in_specs", mesh, names, spec, x.shape) for x, spec in zip(leaves, specs, strict=True)]
         parts = [
             (
@@ -334,9 +350,9 @@ class _OfParts:
         flat = OfLeaves(self._f, structure)
 
         def of_parts(*given: Any) -> list[Any]:
-            outputs = flat(*(_summand(x, spec.unreduced) for x, spec in zip(given, specs, strict=True)))
+            outputs = flat(*(_part_of_sum(x, s, self._check_vma) for x, s in zip(given, sums, strict=True)))
             outs = self._specs("out_specs", self._out_specs, pytrees.unflatten(flat.tree, outputs), mesh)
-            return [_total(x, spec.unreduced, self._check_vma) for x, spec in zip(outputs, outs, strict=True)]
+            return [_total(x, sums_of(spec), self._check_vma) for x, spec in zip(outputs, outs, strict=True)]
 
         values = None if self.values is None else [as_array(x) for x in self.values]
 
@@ -345,7 +361,7 @@ class _OfParts:
 
         types = _types_of_parts(mesh, names, leaves)
         with set_mesh(mesh) if current_mesh().empty else nullcontext():  # that of functions of parts of these parts
-            function = of_parts if self._has_summands(specs) else flat
+            function = of_parts if self._has_sums(sums) else flat
             given = (function, parts, mesh, names, self._check_vma, name_of(self._f))
             made, captured, results = trace_parts(*given, run_parts, self.is_of_tracers, types)
         result = pytrees.unflatten(flat.tree, [x.array_shape for x in made.outputs])
@@ -390,22 +406,40 @@ class _OfParts:
         return found
 
 
-def _summand(x: Any, axes: frozenset[Hashable]) -> Any:
-    """Of an array that is the sum over the devices along axes, the summand of each: all of it on the first one."""
-    for name in sorted(axes, key=str):
-        first = elementwise.eq(exchanges.replica_id(axis_name=name), movement.full(0, np.uint32))
-        x = elementwise.select(movement.broadcast(first, sizes=x.shape, dimensions=()), x, elementwise.zeros_like(x))
+def _part_of_sum(x: Any, sums: Sums, check_vma: bool) -> Any:
+    """What a device has of an array that all have: along unreduced axes it is the sum of summands."""
+    for name in sorted(sums.unreduced, key=str):
+        x = varying.summand(x, name)
+    for name in sorted(sums.reduced, key=str) if check_vma else ():
+        x = varying.recast(varying.pvary(x, axis_name=name), axis_name=name, source="varying", target="reduced")
     return x
 
 
-def _total(x: Any, axes: frozenset[Hashable], check_vma: bool) -> Any:
-    """The sum of what the devices along axes have."""
-    for name in sorted(axes, key=str):
-        if check_vma:
-            x = varying.psum_invariant(x, axis_name=name)
-        else:
+def _total(x: Any, sums: Sums, check_vma: bool) -> Any:
+    """The array that a result is: along unreduced axes the sum of what devices have."""
+    known = varying_axes(x) or frozenset[Hashable]()
+    for name in sorted(sums.unreduced, key=str):
+        if not check_vma:
             x = collectives.all_reduce(x, to_apply=collectives.sum_of(x.dtype), axis_name=name)
+            continue
+        kind = kind_along(known, name)
+        _check_kind(x, kind, ("unreduced", "varying"), name)
+        if kind == "unreduced":
+            x = varying.recast(x, axis_name=name, source="unreduced", target="varying")
+        x = varying.psum_invariant(x, axis_name=name)
+    for name in sorted(sums.reduced, key=str) if check_vma else ():
+        _check_kind(x, kind_along(known, name), ("reduced",), name)
+        x = varying.recast(x, axis_name=name, source="reduced", target="invariant")
     return x
+
+
+def _check_kind(x: Any, kind: str, wanted: tuple[str, ...], name: Hashable) -> None:
+    """Refuse a result that is not what its spec says along an axis."""
+    if kind not in wanted:
+        raise ShardingTypeError(
+            f"shard_map: a result {Shape.of(x)} is {kind} along {name!r}, but its spec says {wanted[0]}; use lax.pcast "
+            "with to, or change out_specs."
+        )
 
 
 def _types_of_parts(
@@ -481,6 +515,12 @@ def _out_axes(
         whole[d] *= math.prod(mesh.shape.get(name, 1) for name in axes_of(part))
     found = _axes("out_specs", mesh, names, spec, whole)
     beyond = sorted(varies - named(found), key=str)
+    for axis in beyond:
+        if isinstance(axis, SumAxis):
+            raise ShardingTypeError(
+                f"shard_map: a result {shape} with the spec {spec} is {axis.kind} along {axis.name!r}; say so in "
+                "out_specs, or use lax.psum or lax.pcast."
+            )
     if beyond:
         raise ShapeError(
             f"shard_map: a result {shape} with the spec {spec} must be the same on all devices along "

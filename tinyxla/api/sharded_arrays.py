@@ -51,6 +51,11 @@ def _sharding(what: str, sharding: Any) -> Sharding:
         sharding = sharding.sharding
     if not isinstance(sharding, Sharding):
         raise ArgumentError(f"{what}: there must be a sharding, but got {sharding!r}.")
+    if isinstance(sharding, NamedSharding) and sharding.spec.unreduced:
+        raise ArgumentError(
+            f"{what}: {sharding.spec} is of summands, of which an array cannot be made; make one of the sum and "
+            "reshard it, or use shard_map with such out_specs."
+        )
     return sharding
 
 

@@ -29,6 +29,7 @@ from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.core import state, varying_axes
 from tinyxla.tracing.signatures import Tree
 from tinyxla.transforms.key_arrays import refuse
+from tinyxla.transforms.manual import kind_along, spread_along
 
 Groups = Sequence[Sequence[int]] | None
 
@@ -236,7 +237,7 @@ def _reduced(what: str, combiner: str, x: Any, axis_name: Any, groups: Groups) -
         to_apply = reduction.scalar_computation(combiner, x.dtype)
         if combiner == "add" and group.members is None and group.is_manual:
             for axis in group.axes:
-                x = varying.psum_invariant(x, axis_name=axis.name)
+                x = varying.psum_invariant(_own_summand(x, axis.name), axis_name=axis.name)
             return x
         if group.participants is not None:
             return collectives.all_reduce(x, to_apply=to_apply, **group.participants)
@@ -280,10 +281,17 @@ def psum(x: Tree, axis_name: Any, *, axis_index_groups: Groups = None) -> Tree:
 def _varying_over(x: Any, names: Sequence[Hashable]) -> Any:
     """A value as one that varies along these axes, of which it may along some already."""
     known = varying_axes(x)
-    for name in names:
-        if known is not None and name not in known:
-            x = varying.pvary(x, axis_name=name)
-    return x
+    return x if known is None else spread_along(x, known, known.union(names))
+
+
+def _own_summand(x: Any, name: Hashable) -> Any:
+    """A summand of a sum over the devices along an axis, as a value that varies; others as they are."""
+    if kind_along(varying_axes(x) or frozenset(), name) != "unreduced":
+        return x
+    return varying.recast(x, axis_name=name, source="unreduced", target="varying")
+
+
+_CASTS = {("invariant", "varying"), ("invariant", "reduced"), ("varying", "unreduced"), ("reduced", "varying")}
 
 
 def pvary(x: Tree, axis_name: Any) -> Tree:
@@ -311,19 +319,20 @@ def pvary(x: Tree, axis_name: Any) -> Tree:
 
 
 def pcast(x: Tree, axis_name: Any, *, to: str) -> Tree:
-    """Inside of `shard_map`, a value as one that varies along an axis: `pvary`, which has more to say.
+    """Inside of `shard_map`, a value of one kind as one of another along an axis. Nothing moves.
 
     Args:
         x: a pytree of arrays.
         axis_name: a name, or several.
-        to: "varying"; "unreduced" and "reduced" give x as it is: the first of a value that varies, as a result whose
-            out_spec is `unreduced` along the axis, the other of one that does not.
+        to: "varying" of a value that is the same on all devices, or reduced (as `pvary`); "unreduced" of one that
+            varies: a summand of each device, whose sum is made by `psum` or `psum_scatter`; "reduced" of one that is
+            the same: its cotangent is unreduced, so that the sum over devices can be made later.
 
     Returns:
         Arrays of the shapes of x.
 
     Raises:
-        AttributeValueError: `to` is another word, or x varies where it must not, or does not where it must.
+        AttributeValueError: `to` is another word, or no such cast is there for what x is along the axis.
 
     >>> import tinyxla as tx
     >>> mesh = tx.make_mesh((1,), ("x",))
@@ -332,23 +341,27 @@ def pcast(x: Tree, axis_name: Any, *, to: str) -> Tree:
     >>> f(tx.numpy.ones(2))
     Array([1., 1.], dtype=float32)
     """
-    if to == "varying":
-        return pvary(x, axis_name)
-    if to not in ("unreduced", "reduced"):
+    if to not in ("varying", "unreduced", "reduced"):
         raise AttributeValueError(
             f"lax.pcast: to must be 'varying', 'unreduced' or 'reduced', but is {to!r}; use lax.psum for what is the "
             "same."
         )
-    names = frozenset(axis.name for axis in _axes("lax.pcast", axis_name))
+    names = [axis.name for axis in _axes("lax.pcast", axis_name)]
 
     def leaf(x: Any) -> Any:
         known = varying_axes(x)
-        wanted = names if to == "unreduced" else frozenset[Hashable]()
-        if known is not None and known & names != wanted:
-            raise AttributeValueError(
-                f"lax.pcast: to={to!r} is for a value that {'varies' if wanted else 'does not vary'} along "
-                f"{' and '.join(sorted(map(repr, names)))}, but this one varies along {sorted(map(str, known))}."
-            )
+        for name in names if known is not None else ():
+            source = kind_along(known, name)  # pyright: ignore[reportArgumentType]
+            if (source, to) not in _CASTS and (source, to) != ("varying", "varying"):
+                raise AttributeValueError(
+                    f"lax.pcast: to={to!r} is for a value that is "
+                    f"{' or '.join(kind for kind, target in sorted(_CASTS) if target == to)} along {name!r}, but this "
+                    f"one is {source}."
+                )
+            if source == "invariant":
+                x, source = varying.pvary(x, axis_name=name), "varying"
+            if source != to:
+                x = varying.recast(x, axis_name=name, source=source, target=to)
         return x
 
     return _mapped("lax.pcast", leaf, x)
@@ -451,7 +464,8 @@ def all_gather(
         axis: where in the result the examples run.
         tiled: along a dimension of x, one example after the other, instead of a new dimension.
         to: inside of `shard_map`, "invarying" makes a result that is known to be the same on all devices, so that its
-            out_spec may lack the axis; its cotangent is one, too. ("reduced" is as "invarying".)
+            out_spec may lack the axis; its cotangent is one, too. "reduced" is the same, but its cotangent is
+            unreduced.
 
     Returns:
         Arrays with a new dimension `axis` whose size is the number of examples; with `tiled`, that dimension is as many
@@ -477,7 +491,12 @@ def all_gather(
 
     def leaf(x: Any) -> Any:
         at = canonical_axis(axis, x.ndim + (not tiled), f"{what}: axis")
-        if to != "varying" and group.is_manual:
+        if to == "reduced" and group.is_manual:
+            found = all_gather(x, axis_name, axis=axis, tiled=tiled)
+            for own in group.axes:
+                found = varying.recast(found, axis_name=own.name, source="varying", target="reduced")
+            return found
+        if to == "invarying" and group.is_manual:
             found = movement.move_axis(group.gathered_once(x), 0, at)
             return collectives.merged(found, at) if tiled else found
         if group.participants is not None and group.size:
@@ -519,6 +538,8 @@ def psum_scatter(
     group = _Group(what, axis_name, axis_index_groups)
 
     def leaf(x: Any) -> Any:
+        for own in group.axes if group.members is None else ():
+            x = _own_summand(x, own.name)
         at = canonical_axis(scatter_dimension, x.ndim, f"{what}: scatter_dimension")
         parts = _split(what, x, at, group, tiled)
         if group.participants is not None and group.size:

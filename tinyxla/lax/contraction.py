@@ -19,6 +19,7 @@ from tinyxla.partitioning.placement import placed_result
 from tinyxla.shapes import ElementType, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
+from tinyxla.transforms.sharding_types import check_contracted
 
 Pairs = tuple[Sequence[int], Sequence[int]]
 DotDimensionNumbers = tuple[Pairs, Pairs]
@@ -169,6 +170,7 @@ def dot_general(
     """
     what = "lax.dot_general"
     if out_sharding is not None:
+        _check_sums(what, out_sharding, (lhs, rhs), dimension_numbers[0])
         return placed_result(
             f"{what}: out_sharding",
             lambda: dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type),
@@ -187,6 +189,12 @@ def dot_general(
         operand_precision=operand_precision(what, precision),
     )
     return cast(product, (preferred or mixed).dtype) if mixed else product
+
+
+def _check_sums(what: str, out_sharding: Any, operands: Sequence[Any], contracted: Sequence[Any]) -> None:
+    """Refuse a product that is to be left as partial sums along other axes than those it is summed over."""
+    arrays = [array_of(x, what) for x in operands]
+    check_contracted(f"{what}: out_sharding", out_sharding, list(zip(arrays, contracted, strict=True)))
 
 
 def _type_of_mixed_floats(x: ElementType, y: ElementType) -> ElementType | None:
@@ -226,6 +234,8 @@ def dot(
     Array(11, dtype=int32)
     """
     if out_sharding is not None:
+        contracted = ((np.ndim(lhs) - 1,), (0,)) if dimension_numbers is None else dimension_numbers[0]
+        _check_sums("lax.dot", out_sharding, (lhs, rhs), contracted)
         return placed_result(
             "lax.dot: out_sharding",
             lambda: dot(

@@ -36,6 +36,7 @@ from tinyxla.runtime.allocation import allocated
 from tinyxla.shapes import element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.transforms.sharding_types import check_contracted
 from tinyxla.util.tracebacks import boundary
 
 Ints = tuple[int, ...]
@@ -66,6 +67,14 @@ def _fit(what: str, x: Any, i: int, y: Any, j: int) -> None:
             f"{what}: shapes {x.shape} and {y.shape} do not fit: axis {i} of the first has size {x.shape[i]}, "
             f"axis {j} of the second {y.shape[j]}."
         )
+
+
+def _check_sums(what: str, out_sharding: Any, a: Any, b: Any) -> None:
+    """Refuse a product that is to be left as partial sums along other axes than those it is summed over."""
+    x, y = array_of(a, what), array_of(b, what)
+    if x.ndim and y.ndim:
+        pairs = [(x, (x.ndim - 1,)), (y, (max(y.ndim - 2, 0),))]
+        check_contracted(f"{what}: out_sharding", out_sharding, pairs)
 
 
 @replayed
@@ -99,6 +108,7 @@ def dot(
         Array([3, 7], dtype=int32)
     """
     if out_sharding is not None:
+        _check_sums("dot", out_sharding, a, b)
         return placed_result(
             "dot: out_sharding",
             lambda: dot(a, b, precision=precision, preferred_element_type=preferred_element_type),
@@ -141,6 +151,7 @@ def matmul(
         Array([1., 2.], dtype=float32)
     """
     if out_sharding is not None:
+        _check_sums("matmul", out_sharding, a, b)
         return placed_result(
             "matmul: out_sharding",
             lambda: matmul(a, b, precision=precision, preferred_element_type=preferred_element_type),
@@ -365,12 +376,6 @@ def tensordot(
         Array([[3., 3.],
                [3., 3.]], dtype=float32)
     """
-    if out_sharding is not None:
-        return placed_result(
-            "tensordot: out_sharding",
-            lambda: tensordot(a, b, axes, precision=precision, preferred_element_type=preferred_element_type),
-            out_sharding,
-        )
     x, y, weak = _pair("tensordot", a, b)
     if is_several(axes):
         first, second = several_of("tensordot", "axes", axes, 2)
@@ -386,7 +391,14 @@ def tensordot(
         raise ShapeError(f"tensordot: axes must pair as many distinct axes of both arrays, but are {axes}.")
     for i, j in zip(left, right, strict=True):
         _fit("tensordot", x, i, y, j)
-    return _dot(x, y, (left, right), preferred=preferred_element_type).with_weak_type(weak)
+
+    def product() -> Any:
+        return _dot(x, y, (left, right), preferred=preferred_element_type).with_weak_type(weak)
+
+    if out_sharding is None:
+        return product()
+    check_contracted("tensordot: out_sharding", out_sharding, [(x, left), (y, right)])
+    return placed_result("tensordot: out_sharding", product, out_sharding)
 
 
 @replayed
@@ -515,6 +527,7 @@ def einsum(
     """
     refuse_out("einsum", out)
     if out_sharding is not None:
+        _check_summed_labels(subscripts, operands, out_sharding)
         return placed_result(
             "einsum: out_sharding",
             lambda: einsum(
@@ -548,6 +561,17 @@ def einsum(
         product = _by(_dot_general, precision, sums)
     result = _contract(named, output, sizes, optimize, sums, product)
     return cast(result, wanted).with_weak_type(weak)
+
+
+def _check_summed_labels(subscripts: Any, operands: Sequence[Any], out_sharding: Any) -> None:
+    """Refuse an einsum that is to be left as partial sums along other axes than those it is summed over."""
+    if not isinstance(subscripts, str):
+        subscripts, operands = _from_sublists((subscripts, *operands))
+    arrays = [array_of(x, "einsum") for x in operands]
+    inputs, output = _parse(subscripts, [x.ndim for x in arrays])
+    summed = [label for label in dict.fromkeys("".join(inputs)) if label not in output]
+    places = [[labels.index(label) for label in summed if label in labels] for labels in inputs]
+    check_contracted("einsum: out_sharding", out_sharding, list(zip(arrays, places, strict=True)))
 
 
 def _holds(wanted: np.dtype[Any], dtype: np.dtype[Any]) -> bool:

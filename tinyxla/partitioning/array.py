@@ -174,12 +174,17 @@ class ShardedArray(Interpreted):
         return self.copy()
 
     def __repr__(self) -> str:
-        if self.is_fully_addressable or self.is_fully_replicated:
+        if self._is_shown:
             return repr(self.concrete("repr"))
         return f"Array(shape={self.shape}, dtype={self.dtype.name}, sharding={self.layout})"
 
     def __str__(self) -> str:
-        return str(self.concrete("str()")) if self.is_fully_addressable or self.is_fully_replicated else repr(self)
+        return str(self.concrete("str()")) if self._is_shown else repr(self)
+
+    @property
+    def _is_shown(self) -> bool:
+        """Whether the values are printed: those of summands are not."""
+        return not self.layout.spec.unreduced and (self.is_fully_addressable or self.is_fully_replicated)
 
     def __reduce__(self) -> Any:
         return self.concrete("pickle").__reduce__()
@@ -222,7 +227,15 @@ class ShardedArray(Interpreted):
         if device.process_index != process_index():
             raise ArgumentError(f"The part on {device!r} is on process {device.process_index}, not {process_index()}.")
         part, layout = self.block[self.place_in_block(device)], layout_on(device, self.layout.memory_kind)
+        if not self._has_sum(device):
+            part = np.zeros_like(part)
         return ShardedArray(np.asarray(part), part.shape, layout) if is_spread(layout) else wrap(part)
+
+    def _has_sum(self, device: Device) -> bool:
+        """Whether a device has a part of the array, of which those along unreduced axes have summands: all of it on the
+        first, zeros on the others."""
+        place = zip(self.mesh.axis_names, np.argwhere(self.mesh.device_ids == device.id)[0], strict=True)
+        return not any(k and name in self.layout.spec.unreduced for name, k in place)
 
     def place_in_block(self, device: Device) -> tuple[int, ...]:
         """Where in the block the part of a device of this process is."""

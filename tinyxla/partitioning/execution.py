@@ -32,9 +32,21 @@ from tinyxla.tracing.config import cached_by_options, compiler_options, config
 from tinyxla.tracing.core import GraphTrace, Trace, set_on_current_mesh, set_trace_of_meshes, state, trace
 from tinyxla.tracing.device import default_device
 from tinyxla.tracing.meshes import AbstractMesh, Mesh, UncommittedDevice, context
-from tinyxla.tracing.shardings import UNCONSTRAINED, NamedSharding, PartitionSpec, Spec, axes_of, layout_on, spec_of
+from tinyxla.tracing.shardings import (
+    NO_SUMS,
+    UNCONSTRAINED,
+    NamedSharding,
+    PartitionSpec,
+    Spec,
+    axes_of,
+    layout_on,
+    spec_of,
+    sums_of,
+    with_sums,
+)
 from tinyxla.tracing.transfers import check_move
 from tinyxla.transforms.computations import effects, program_of_op, run as run_computation, subgraph
+from tinyxla.transforms.partial_sums import places_of_sums
 from tinyxla.transforms.sharded import meshes_in, shard_map, sharding_constraint
 from tinyxla.transforms.sharding_types import explicit_sizes, output_types, type_of, with_types
 
@@ -96,17 +108,20 @@ def device_program(
     live = subgraph(inlined.name, inlined.parameters, inlined.outputs, effects=effects(inlined))
     used = dict.fromkeys((*meshes, *(other for _, other in meshes_in(live))))
     others = [other for other in used if other.shape_tuple != mesh.shape_tuple and not other.empty]
+    plain = tuple(map(tuple, inputs))
+    sums = [sums_of(getattr(x.attributes, "spec", ())) for x in live.outputs]  # of the constraints to their types
     if not others and not meshes:
-        made = partition(live, mesh.shape, inputs)
-        return DeviceProgram(made.computation, mesh, inputs, made.outputs, tuple((mesh, spec) for spec in made.outputs))
+        made = partition(live, mesh.shape, plain)
+        typed = tuple((mesh, with_sums(spec, s)) for spec, s in zip(made.outputs, sums, strict=True))
+        return DeviceProgram(made.computation, mesh, plain, made.outputs, typed)
     owners = meshes or (mesh,) * len(inputs)
     mapped = dict.fromkeys(other for x, other in meshes_in(live) if x.op is shard_map)
     common = common_mesh(mesh, tuple(others), tuple(mapped)) if others else mesh
-    given = tuple(_respelled(spec, owner, common) for spec, owner in zip(inputs, owners, strict=True))
+    given = tuple(_respelled(spec, owner, common) for spec, owner in zip(plain, owners, strict=True))
     made = partition(over_common_mesh(live, common), common.shape, given)
     own = dict(zip(live.parameters, owners, strict=True))
     layouts: list[tuple[AbstractMesh, Spec]] = []
-    for x, spec in zip(live.outputs, made.outputs, strict=True):
+    for x, spec, s in zip(live.outputs, made.outputs, sums, strict=True):
         first = own.get(x, x.attributes.mesh if x.op is sharding_constraint else mesh)
         wanted = (first, mesh, *others, common) if x in own or first in others else (mesh, *others, common)
         pairs = ((_with_devices_of(m, mesh), translated(spec, common, m)) for m in wanted)
@@ -114,7 +129,7 @@ def device_program(
         if x.op is sharding_constraint and owner.shape_tuple == first.shape_tuple:  # it may name axes of one device
             said = tuple(map(axes_of, x.attributes.spec))
             found = said if translated(said, first, common) == spec else found
-        layouts.append((owner, found))
+        layouts.append((owner, with_sums(found, s)))
     return DeviceProgram(made.computation, common, given, made.outputs, tuple(layouts))
 
 
@@ -396,7 +411,7 @@ def resharded(x: Array, sharding: NamedSharding) -> ShardedArray:
     if isinstance(x, ShardedArray) and x.mesh == mesh:
         if x.layout == sharding:
             return x
-        if x.spec == sharding.dimension_axes(x.shape, "device_put"):
+        if tuple(x.spec) == tuple(sharding.dimension_axes(x.shape, "device_put")):
             return ShardedArray(x.block, x.shape, sharding, x.weak_type)
         made = _constrained(Shape.of(x), sharding)
         (found,) = run(made, mesh, [x])
@@ -409,7 +424,8 @@ def constrained(x: Any, sharding: NamedSharding, in_memory: bool = False) -> Any
     """A traced array that is to have a sharding; with `in_memory` also in its kind of memory."""
     rest = (None,) * (x.ndim - len(sharding.spec))
     kind = sharding.memory_kind if in_memory else None
-    return sharding_constraint(x, mesh=sharding.mesh, spec=(*sharding.spec, *rest), memory_kind=kind)
+    spec = with_sums((*sharding.spec, *rest), sums_of(sharding.spec))
+    return sharding_constraint(x, mesh=sharding.mesh, spec=spec, memory_kind=kind)
 
 
 @lru_cache(256)
@@ -430,7 +446,8 @@ def _moved(x: Array, mesh: AbstractMesh, spec: tuple[Any, ...], kind: Kind) -> A
         return x if kind is None else in_memory(x, kind)
     own = x.spec if isinstance(x, ShardedArray) and x.mesh == mesh else ((),) * x.ndim
     parts = [axes if part is UNCONSTRAINED else axes_of(part) for part, axes in zip(spec, own, strict=True)]
-    found = NamedSharding(mesh, spec_of(tuple(parts), len(spec) if explicit_axes(mesh) else 0), memory_kind=kind)
+    wanted = with_sums(parts, sums_of(spec))
+    found = NamedSharding(mesh, spec_of(wanted, len(spec) if explicit_axes(mesh) else 0), memory_kind=kind)
     return resharded(x, found)
 
 
@@ -444,6 +461,8 @@ def _run_one(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> A
         plan = _plans.get(key)
         if plan is not None:
             return plan.run(operands)
+    own, operands = operands, _beside_sums(op, attributes, operands)
+    key = key if own is operands else None
     program = program_of_op(op, tuple(map(Shape.of, operands)), tuple(attributes.items()))
     is_tuple = isinstance(program.root.shape, TupleShape)
     mesh = mesh_of(operands, program)
@@ -461,6 +480,35 @@ def _run_one(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> A
             _plans.clear()
         _plans[key] = plan
     return plan.run(operands)
+
+
+def _beside_sums(op: Op, attributes: Mapping[str, Any], operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Operands, of which some are partial sums or reduced: zeros that are added are partial sums, too, and one number
+    repeated is reduced."""
+    layouts = [x.layout for x in operands if isinstance(x, ShardedArray)]
+    first = next((layout for layout in layouts if sums_of(layout.spec) != NO_SUMS), None)
+    if first is None:
+        return operands
+    unreduced, reduced = (
+        next(filter(None, axes), frozenset[Hashable]())
+        for axes in zip(*(sums_of(layout.spec) for layout in layouts), strict=True)
+    )
+    added = places_of_sums(op, attributes, len(operands)) if unreduced else ()
+
+    def beside(k: int, x: Any) -> Any:
+        value = np.asarray(x.concrete("A type").dense())
+        if k in added and not np.any(value):
+            sums = PartitionSpec(unreduced=unreduced)
+        elif k not in added and np.all(value == value.flat[:1]):
+            sums = PartitionSpec(reduced=unreduced or reduced)
+        else:
+            return x
+        return from_whole(value, first.update(spec=sums).with_rank(x.ndim), x.weak_type)
+
+    are_whole = [not isinstance(x, ShardedArray) or x.layout.is_fully_replicated for x in operands]
+    are_plain = [not isinstance(x, ShardedArray) or sums_of(x.layout.spec) == NO_SUMS for x in operands]
+    is_chosen = [a and b for a, b in zip(are_whole, are_plain, strict=True)]
+    return tuple(beside(k, x) if chosen else x for k, (x, chosen) in enumerate(zip(operands, is_chosen, strict=True)))
 
 
 class _Plan(NamedTuple):

@@ -28,6 +28,7 @@ from tinyxla.tracing.shardings import (
     SingleDeviceSharding,
     axes_of,
     layout_on,
+    sums_of,
 )
 from tinyxla.tracing.transfers import check_host_values, check_move
 from tinyxla.transforms.sharding_types import type_of
@@ -257,7 +258,8 @@ def _beside_type(x: Any, layout: NamedSharding) -> NamedSharding:
     parts = (*layout.spec, *[None] * (x.ndim - len(layout.spec)))
     pairs = zip(type_of(x), parts, strict=True)
     joined = [part if part is UNCONSTRAINED or not own else (*own, *axes_of(part)) for own, part in pairs]
-    return layout.update(spec=PartitionSpec(*joined))
+    sums = sums_of(type_of(x))
+    return layout.update(spec=PartitionSpec(*joined, unreduced=sums.unreduced, reduced=sums.reduced))
 
 
 def _put(what: str, x: Any, layout: NamedSharding, only_even: bool) -> Any:

@@ -571,6 +571,10 @@ class ManualAxes(Protocol):
         """A value that varies as x does."""
         ...
 
+    def wrong_axes(self, cotangent: Any, x: Any) -> frozenset[Hashable]:
+        """The axes along which a cotangent is none of x."""
+        ...
+
     def settled(self, carry: list[Any], step: Computation, operands: Sequence[Any]) -> list[Any]:
         """What a loop carries, varying along the axes along which the results of its step do."""
         ...

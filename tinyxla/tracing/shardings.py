@@ -39,9 +39,8 @@ class PartitionSpec(Placement, tuple[Any, ...]):
 
     Args:
         partitions: the entries.
-        unreduced: a set of explicit mesh axes, along which a product that is split where it is contracted may be left
-            as partial sums. Here it is always the sum.
-        reduced: a set of explicit mesh axes along which devices have the same, and cotangents may be partial sums.
+        unreduced: a set of explicit mesh axes: the array is the sum of what the devices along them have (partial sums).
+        reduced: a set of explicit mesh axes along which devices have the same, and whose cotangents are unreduced.
 
     Raises:
         ArgumentError: an axis in two of these.
@@ -123,6 +122,18 @@ class PartitionSpec(Placement, tuple[Any, ...]):
             reduced=self.reduced if reduced is None else reduced,
         )
 
+    def to_ct_spec(self) -> PartitionSpec:
+        """That of cotangents: unreduced axes are reduced, and the other way round.
+
+        Returns:
+            A `PartitionSpec`.
+
+        >>> from tinyxla import P
+        >>> P("x", unreduced={"y"}).to_ct_spec()
+        PartitionSpec('x', reduced={'y'})
+        """
+        return self.update(unreduced=self.reduced, reduced=self.unreduced)
+
 
 class _OfPartialSums(PartitionSpec):
     """A spec with axes of partial sums, by which it differs from others."""
@@ -186,7 +197,61 @@ def spec_of(spec: Spec, rank: int = 0) -> PartitionSpec:
     parts: list[Any] = [None if not axes else axes[0] if len(axes) == 1 else axes for axes in spec]
     while len(parts) > rank and parts[-1] is None:
         parts.pop()
-    return PartitionSpec(*parts)
+    sums = sums_of(spec)
+    return PartitionSpec(*parts, unreduced=sums.unreduced, reduced=sums.reduced)
+
+
+class Sums(NamedTuple):
+    """The axes of partial sums of an array: along unreduced ones it is the sum of what devices have, along reduced ones
+    its cotangent is."""
+
+    unreduced: frozenset[Any] = frozenset()
+    reduced: frozenset[Any] = frozenset()
+
+    @property
+    def dual(self) -> Sums:
+        """Those of the cotangent."""
+        return Sums(self.reduced, self.unreduced)
+
+
+NO_SUMS = Sums()
+
+
+class _SpecOfSums(tuple[tuple[Any, ...], ...]):
+    """For each dimension the mesh axes that it is split along, and axes of partial sums, by which it differs from
+    others."""
+
+    sums: Sums
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _SpecOfSums) and tuple(self) == tuple(other) and self.sums == other.sums
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((tuple(self), self.sums))
+
+
+def sums_of(spec: Any) -> Sums:
+    """The axes of partial sums of a spec."""
+    if isinstance(spec, _SpecOfSums):
+        return spec.sums
+    return Sums(spec.unreduced, spec.reduced) if isinstance(spec, _OfPartialSums) else NO_SUMS
+
+
+def with_sums(spec: Iterable[Any], sums: Sums) -> Any:
+    """For each dimension the axes that it is split along, and axes of partial sums, if there are any."""
+    if sums == NO_SUMS:
+        return tuple(spec)
+    made = _SpecOfSums(spec)
+    made.sums = sums
+    return made
+
+
+def dual_of(spec: Any) -> Any:
+    """The spec of cotangents."""
+    return with_sums(spec, sums_of(spec).dual)
 
 
 class Splitting(NamedTuple):
@@ -341,7 +406,11 @@ class Sharding(Placement):
         (False, True)
         """
         is_alike = isinstance(other, Sharding) and self.memory_kind == other.memory_kind
-        return is_alike and self._tiles(ndim) == other._tiles(ndim)
+        return is_alike and self._unreduced() == other._unreduced() and self._tiles(ndim) == other._tiles(ndim)
+
+    def _unreduced(self) -> frozenset[Any]:
+        """The axes along which devices have summands."""
+        return frozenset()
 
     def _tiles(self, ndim: int) -> Any:
         """For each device, along each dimension how many parts there are, and which of them it has."""
@@ -570,7 +639,10 @@ class NamedSharding(Sharding):
     @property
     def is_fully_replicated(self) -> bool:
         """Whether each device has all of an array."""
-        return math.prod(self._parts(part) for part in self.spec) == 1
+        return math.prod(self._parts(part) for part in (*self.spec, tuple(self.spec.unreduced))) == 1
+
+    def _unreduced(self) -> frozenset[Any]:
+        return self.spec.unreduced
 
     @property
     def named_axes(self) -> frozenset[Any]:
@@ -580,7 +652,7 @@ class NamedSharding(Sharding):
     @property
     def replicated_axes(self) -> frozenset[Any]:
         """The axes along which all devices have the same."""
-        return frozenset(self.mesh.axis_names).difference(*map(axes_of, self.spec))
+        return frozenset(self.mesh.axis_names).difference(*map(axes_of, self.spec), *sums_of(self.spec))
 
     def _parts(self, part: Any) -> int:
         return math.prod(self.mesh.shape[name] for name in axes_of(part))
@@ -617,7 +689,7 @@ class NamedSharding(Sharding):
                     f"the number of parts along {' and '.join(map(repr, axes))}, where all dimensions have "
                     f"{[self._parts(a) for a in spec]} parts; pad it, or leave it whole."
                 )
-        return spec
+        return with_sums(spec, sums_of(self.spec)) if isinstance(self.spec, _OfPartialSums) else spec
 
     def with_rank(self, rank: int) -> NamedSharding:
         """The same, with an entry in the spec for each dimension of an array, and without `None`s for further ones.
@@ -635,8 +707,8 @@ class NamedSharding(Sharding):
         """
         missing = rank - len(self.spec)
         if missing < 0 and all(part is None for part in self.spec[rank:]):
-            return self.update(spec=PartitionSpec(*self.spec[:rank]))
-        return self.update(spec=PartitionSpec(*self.spec, *[None] * missing)) if missing > 0 else self
+            return self.update(spec=self.spec.update(partitions=self.spec[:rank]))
+        return self.update(spec=self.spec.update(partitions=(*self.spec, *[None] * missing))) if missing > 0 else self
 
     def with_even_parts(self, shape: Sequence[int]) -> NamedSharding:
         """The same, but whole along dimensions of an array that have no equal parts.
@@ -653,8 +725,8 @@ class NamedSharding(Sharding):
         PartitionSpec('x', None)
         """
         odd = [k for k, (part, n) in enumerate(zip(self.spec, shape, strict=False)) if n % self._parts(part)]
-        spec = PartitionSpec(*(None if k in odd else part for k, part in enumerate(self.spec)))
-        return self.update(spec=spec) if odd else self
+        parts = [None if k in odd else part for k, part in enumerate(self.spec)]
+        return self.update(spec=self.spec.update(partitions=parts)) if odd else self
 
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
         """The shape of the part that each device has.
@@ -723,7 +795,7 @@ class NamedSharding(Sharding):
         """
         d = canonical_axis(d, ndim, "without_dimension")
         spec = (*self.spec, *[None] * (ndim - len(self.spec)))
-        return self.update(spec=PartitionSpec(*spec[:d], *spec[d + 1 :]))
+        return self.update(spec=self.spec.update(partitions=(*spec[:d], *spec[d + 1 :])))
 
     def _tiles(self, ndim: int) -> Any:
         spec = tuple(axes_of(part) for part in (*self.spec, *[None] * (ndim - len(self.spec))))

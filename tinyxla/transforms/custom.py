@@ -550,9 +550,8 @@ class CustomVjp(Rule):
             found = chosen(self.back(rest, residuals, g), wanted)
             if state.manual is not None:
                 for x, cotangent in zip(chosen(values, wanted), found, strict=True):
-                    axes, own = state.manual.varying(cotangent), state.manual.varying(x)
-                    if cotangent is not None and axes is not None and own is not None and axes - own:
-                        raise unsummed_error(f"{self.name}: the backward rule", Shape.of(cotangent), axes - own)
+                    if beyond := state.manual.wrong_axes(cotangent, x):
+                        raise unsummed_error(f"{self.name}: the backward rule", Shape.of(cotangent), beyond)
             return spread(found, wanted)
 
         return tuple(outputs), pull

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from tinyxla.errors import ShardingTypeError
 from tinyxla.hlo import Computation, Instruction, Operation
 from tinyxla.ops import Op, calls
 from tinyxla.ops.distributed import varying
@@ -22,15 +23,54 @@ from tinyxla.ops.host.callback import callback
 from tinyxla.ops.tuples import leaf_shapes
 from tinyxla.shapes import Shape
 from tinyxla.tracing.array import ConcreteArray, wrap
-from tinyxla.tracing.core import CarryingTracer, GraphTrace, GraphTracer, Tracer, state, trace, with_axes
+from tinyxla.tracing.core import CarryingTracer, GraphTrace, GraphTracer, Tracer, state, trace, varying_axes, with_axes
 from tinyxla.tracing.meshes import AbstractMesh, Mesh
 from tinyxla.tracing.shardings import Sharding, Spec
 from tinyxla.transforms.annotated import AnnotatedTrace
 from tinyxla.transforms.computations import interpret, results, unpacked
 from tinyxla.transforms.key_arrays import KeyArray
+from tinyxla.transforms.partial_sums import is_zero, places_of_sums, refusal_of_sums
 
-Axes = frozenset[Hashable]
+Axes = frozenset[Hashable]  # names of those along which a value varies, and a `SumAxis` for others
 _NONE: Axes = frozenset()
+
+
+class SumAxis(NamedTuple):
+    """An axis along which a value is "unreduced" or "reduced"."""
+
+    kind: str
+    name: Hashable
+
+
+def _sum_axes(names: Axes) -> Axes:
+    """All that there may be along these axes."""
+    return frozenset(SumAxis(kind, name) for kind in ("unreduced", "reduced") for name in names)
+
+
+def kind_along(axes: Axes, name: Hashable) -> str:
+    """What a value is along an axis: "varying", "unreduced", "reduced" or "invariant"."""
+    if name in axes:
+        return "varying"
+    return next((kind for kind in ("unreduced", "reduced") if SumAxis(kind, name) in axes), "invariant")
+
+
+def kinds_of_axes(x: Any) -> tuple[Axes, Axes, Axes]:
+    """The axes along which a value varies, is unreduced, and is reduced, as far as that is known."""
+    axes = varying_axes(x) or _NONE
+    unreduced, reduced = (
+        frozenset(a.name for a in axes if isinstance(a, SumAxis) and a.kind == kind)
+        for kind in ("unreduced", "reduced")
+    )
+    return frozenset(a for a in axes if not isinstance(a, SumAxis)), unreduced, reduced
+
+
+def _joined(*several: Axes) -> Axes:
+    """What the result of an operation is along axes, of operands that are these."""
+    union = _NONE.union(*several)
+    sums = [a for a in union if isinstance(a, SumAxis)]
+    return union.difference(
+        a for a in sums if a.kind == "reduced" and (a.name in union or SumAxis("unreduced", a.name) in union)
+    )
 
 
 class ManualTrace(AnnotatedTrace[Axes]):
@@ -69,7 +109,7 @@ class ManualTrace(AnnotatedTrace[Axes]):
         staging: bool = True,
     ) -> None:
         super().__init__(what, parameters, staging)
-        self.names = own if outer is None else own | outer.names
+        self.names = own | _sum_axes(own) if outer is None else own | _sum_axes(own) | outer.names
         self._own = own
         self._outer = outer
 
@@ -117,9 +157,21 @@ class ManualTrace(AnnotatedTrace[Axes]):
             return self.varying(x.words)
         return _NONE
 
+    def wrong_axes(self, cotangent: Any, x: Any) -> Axes:
+        """The axes along which a cotangent is none of x: it varies where x does not, or is not a summand where it must
+        be one."""
+        axes, own = self.varying(cotangent), self.varying(x)
+        if cotangent is None or axes is None or own is None:
+            return _NONE
+        duals = {"unreduced": "reduced", "reduced": "unreduced"}
+        wanted = frozenset(SumAxis(duals[a.kind], a.name) if isinstance(a, SumAxis) else a for a in own)
+        summands = (a for a in wanted if isinstance(a, SumAxis) and a.kind == "unreduced" and not is_zero(cotangent))
+        beyond = (axes - wanted).union(a for a in summands if a not in axes)
+        return frozenset(a.name if isinstance(a, SumAxis) else a for a in beyond)
+
     def like(self, value: Any, x: Any) -> Any:
         """A value that varies as x does."""
-        return _spread(value, self.varying(x) or _NONE)
+        return spread_along(value, _NONE, self.varying(x) or _NONE)
 
     def settled(self, carry: list[Any], step: Computation, operands: Sequence[Any]) -> list[Any]:
         """What a loop carries, varying along the axes along which the results of its step do; the same objects if that
@@ -127,7 +179,7 @@ class ManualTrace(AnnotatedTrace[Axes]):
         after = outputs_vary(step, [self.varying(x) or _NONE for x in operands])
         before = [self.varying(x) for x in carry]  # None of a value of another trace, which stays
         pairs = zip(carry, before, after, strict=False)
-        return [x if b is None or b >= a else _spread(x, a - b) for x, b, a in pairs]
+        return [x if b is None or b >= a else spread_along(x, b, a) for x, b, a in pairs]
 
     def unified(
         self, op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]
@@ -141,16 +193,30 @@ class ManualTrace(AnnotatedTrace[Axes]):
         axes = [x for x in known if x is not None]
         if len(axes) < len(known):
             return operands, attributes
-        wanted, attributes = _wanted(op, axes, attributes, self.names)
+        wanted, attributes = _wanted(op, axes, attributes, operands, self.names)
         return tuple(
-            _spread(x, after - before) for x, before, after in zip(operands, axes, wanted, strict=True)
+            spread_along(x, before, after) for x, before, after in zip(operands, axes, wanted, strict=True)
         ), attributes
 
 
-def _spread(x: Any, axes: Axes) -> Any:
-    """An invariant value as one that varies along these axes."""
-    for name in sorted(axes, key=str):
-        x = varying.pvary(x, axis_name=name)
+def spread_along(x: Any, before: Axes, after: Axes) -> Any:
+    """A value as one that varies along further axes, or is reduced along them. Zeros may be summands, too.
+
+    Raises:
+        ShardingTypeError: a value that would have to be a summand, or a summand that would have to vary.
+    """
+    for axis in sorted(after - before, key=str):
+        name = axis.name if isinstance(axis, SumAxis) else axis
+        source, target = kind_along(before, name), kind_along(after, name)
+        if source == "unreduced" or (target == "unreduced" and (source == "reduced" or not is_zero(x))):
+            raise ShardingTypeError(
+                f"An array {Shape.of(x)} is {source} along {name!r}, but must be {target}, beside others that are; use "
+                "lax.psum or lax.psum_scatter for the sum, or lax.pcast."
+            )
+        if source == "invariant":
+            x, source = varying.pvary(x, axis_name=name), "varying"
+        if source != target:
+            x = varying.recast(x, axis_name=name, source=source, target=target)
     return x
 
 
@@ -166,19 +232,32 @@ def results_vary(x: Instruction, operands: Sequence[Sequence[Axes]]) -> list[Axe
         return _carried(x.attributes.condition, x.attributes.body, flat)
     if name == "conditional":
         found = [outputs_vary(branch, flat[1:]) for branch in x.attributes.branch_computations]
-        return [flat[0].union(*several) for several in zip(*found, strict=True)]
+        return [_joined(flat[0], *several) for several in zip(*found, strict=True)]
     if name == "call":
         return outputs_vary(x.attributes.to_apply, flat)
     if name == "shard-map":
         found = outputs_vary(x.attributes.to_apply, _of_parts(flat, x.attributes.in_specs))
         return [axes.difference(x.attributes.own_axes) for axes in found]
     axis = getattr(x.attributes, "axis_name", None)
-    union: Axes = frozenset().union(*flat)
+    union = _joined(*flat)
+    if x.op is varying.recast:
+        return [recast_axes(union, **x.attributes._asdict())]
     if name in ("replica-id", "pvary"):
         union |= {axis}
     elif name == "psum-invariant" or (name == "all-reduce" and not x.attributes.replica_groups):
         union -= {axis}
     return [union] * count
+
+
+def recast_axes(axes: Axes, *, axis_name: Hashable, source: str, target: str) -> Axes:
+    """What a value is along axes after a `recast`."""
+    marks = {
+        "varying": axis_name,
+        "unreduced": SumAxis("unreduced", axis_name),
+        "reduced": SumAxis("reduced", axis_name),
+    }
+    rest = axes.difference(marks.values())
+    return rest | {marks[target]} if target in marks else rest
 
 
 def _of_parts(axes: Sequence[Axes], specs: Sequence[Spec]) -> tuple[Axes, ...]:
@@ -212,7 +291,7 @@ def _carried(condition: Computation, body: Computation, carry: Sequence[Axes]) -
     """What a loop carries, to a fixed point; all of it varies with the number of steps."""
     while True:
         (predicate,) = outputs_vary(condition, carry)
-        after = [a.union(b, predicate) for a, b in zip(carry, outputs_vary(body, carry), strict=True)]
+        after = [_joined(a, b, predicate) for a, b in zip(carry, outputs_vary(body, carry), strict=True)]
         if after == list(carry):
             return after
         carry = after
@@ -222,7 +301,7 @@ def _carried(condition: Computation, body: Computation, carry: Sequence[Axes]) -
 
 
 def _wanted(
-    op: Operation, axes: Sequence[Axes], attributes: dict[str, Any], names: Axes = _NONE
+    op: Operation, axes: Sequence[Axes], attributes: dict[str, Any], operands: Sequence[Any], names: Axes = _NONE
 ) -> tuple[list[Axes], dict[str, Any]]:
     """The axes along which operands have to vary; and the attributes, with the same done in their computations. What
     devices tell each other along an axis, of these `names`, varies along it. Operands of branches vary where the
@@ -233,9 +312,9 @@ def _wanted(
         changed = {"condition": unified(condition, carry, None), "body": unified(body, carry, carry)}
         return list(carry), {**attributes, **changed}
     if op.name == "conditional":
-        branches, given = attributes["branch_computations"], tuple(axes[0] | other for other in axes[1:])
+        branches, given = attributes["branch_computations"], tuple(_joined(axes[0], other) for other in axes[1:])
         several = zip(*(outputs_vary(branch, given) for branch in branches), strict=True)
-        outputs = tuple(axes[0].union(*found) for found in several)
+        outputs = tuple(_joined(axes[0], *found) for found in several)
         made = tuple(unified(branch, given, outputs) for branch in branches)
         return [axes[0], *given], {**attributes, "branch_computations": made}
     if op.name == "call" and getattr(attributes.get("rule"), "gives_cotangents", True):
@@ -244,10 +323,43 @@ def _wanted(
         to_apply, parts = attributes["to_apply"], _of_parts(axes, attributes["in_specs"])
         sizes = attributes["mesh"].shape
         return list(axes), {**attributes, "to_apply": with_axes(sizes, lambda: unified(to_apply, parts, None))}
-    union: Axes = frozenset().union(*axes)
+    union = _joined(*axes)
+    if op is varying.recast:
+        return [recast_axes(union, **(attributes | {"target": attributes["source"]}))], attributes
     if op is not varying.pvary and attributes.get("axis_name") in names:
-        union |= {attributes["axis_name"]}
-    return [union] * len(axes), attributes
+        union = _joined(union, frozenset({attributes["axis_name"]}))
+    along = [a.name for a in union if isinstance(a, SumAxis) and a.kind == "unreduced"]
+    return (_wanted_of_sums(op, axes, attributes, operands, along) if along else [union] * len(axes)), attributes
+
+
+def _wanted_of_sums(
+    op: Operation, axes: Sequence[Axes], attributes: dict[str, Any], operands: Sequence[Any], along: Sequence[Hashable]
+) -> list[Axes]:
+    """The axes of operands some of which are summands along some: zeros may be summands, too, and factors are reduced.
+
+    Raises:
+        ShardingTypeError: an operation that is not linear in the summands, or an operand that varies.
+    """
+    assert isinstance(op, Op)
+    sums = [SumAxis("unreduced", name) for name in along]
+    for name, mark in zip(along, sums, strict=True):
+        why = refusal_of_sums(op, attributes, operands, [mark in own for own in axes])
+        if any(name in own for own in axes) or attributes.get("axis_name") == name:
+            why = "another operand varies among devices, or they exchange summands"
+        if why is not None:
+            shapes = " and ".join(str(Shape.of(x)) for x in operands)
+            raise ShardingTypeError(
+                f"{op.name}: an operand is unreduced along {name!r}, a summand of each device, and {why}, of {shapes}; "
+                "use lax.psum or lax.psum_scatter for the sum."
+            )
+    rest = _joined(*axes).difference(sums)
+    places = places_of_sums(op, attributes, len(operands))
+
+    def wanted(k: int, x: Any, own: Axes) -> Axes:
+        is_summand = k in places and is_zero(x)
+        return rest.union(m if m in own or is_summand else SumAxis("reduced", m.name) for m in sums)
+
+    return [wanted(k, x, own) for k, (x, own) in enumerate(zip(operands, axes, strict=True))]
 
 
 @lru_cache(1024)
@@ -260,7 +372,7 @@ def unified(computation: Computation, parameters: tuple[Axes, ...], outputs: tup
     def function(*values: Any) -> list[Any]:
         found = _run_unified(computation, list(zip(values, parameters, strict=True)))
         wanted = outputs or [axes for _, axes in found]
-        return [_spread(x, after - before) for (x, before), after in zip(found, wanted, strict=True)]
+        return [spread_along(x, before, after) for (x, before), after in zip(found, wanted, strict=True)]
 
     made, _, _ = trace(function, computation.parameter_shapes, computation.name)
     return unpacked(made) if isinstance(computation.root.shape, Shape) else made
@@ -281,8 +393,8 @@ def _unified_instruction(x: Instruction, operands: list[list[Known]]) -> list[Kn
         return [operands[0][x.attributes.index]]
     if x.op is varying.pvary and x.attributes.axis_name in flat[0][1]:
         return flat
-    wanted, attributes = _wanted(x.op, [axes for _, axes in flat], x.attributes._asdict())
-    inputs = [_spread(v, after - axes) for (v, axes), after in zip(flat, wanted, strict=True)]
+    wanted, attributes = _wanted(x.op, [axes for _, axes in flat], x.attributes._asdict(), [v for v, _ in flat])
+    inputs = [spread_along(v, axes, after) for (v, axes), after in zip(flat, wanted, strict=True)]
     return list(zip(results(x.op(*inputs, **attributes)), results_vary(x, [wanted]), strict=True))
 
 
@@ -333,7 +445,8 @@ def trace_parts(
         outputs = function(*(graph.parameter(shape, weak) for shape, weak, _ in parts))
         made = graph.finish(name, outputs)
         varies = [(isinstance(graph, ManualTrace) and graph.varying(x)) or _NONE for x in outputs]
-        return made, [(x.weak_type, axes & names) for x, axes in zip(outputs, varies, strict=True)]
+        own = names | _sum_axes(names)
+        return made, [(x.weak_type, axes & own) for x, axes in zip(outputs, varies, strict=True)]
 
     sizes = {name: size for name, size in mesh.shape.items() if name in names}
     made, results = graph.run(lambda: with_axes(sizes, record))

@@ -19,6 +19,7 @@ from tinyxla.errors import ShapeError
 from tinyxla.hlo import Computation, Instruction, own_axes
 from tinyxla.ops import Op, Sample, calls, elementwise, movement
 from tinyxla.ops.distributed import collectives
+from tinyxla.ops.distributed.varying import pvary, recast
 from tinyxla.ops.host.callback import examples
 from tinyxla.ops.op import OWN, Axes, ByAttributes, Decomposition, Derivative, Joint, Linear
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
@@ -30,16 +31,20 @@ from tinyxla.tracing.shardings import (
     SingleDeviceSharding,
     Spec,
     axes_of,
+    dual_of,
     spec_of,
     splitting,
+    sums_of,
+    with_sums,
 )
 from tinyxla.transforms.batch import batch
 from tinyxla.transforms.calls import has_rules, split_reverse, unsummed_error
 from tinyxla.transforms.computations import Mask, batched, chosen, forward, inexact, run, spread
-from tinyxla.transforms.manual import outputs_vary, unified
+from tinyxla.transforms.manual import SumAxis, kind_along, outputs_vary, unified
 
 NamedAxes = Sequence[tuple[Any, int]]  # with their sizes
 _Result = TypeVar("_Result")
+_NONE: frozenset[Hashable] = frozenset()
 _ONE = AbstractMesh((1,), ("x",))
 
 
@@ -73,7 +78,7 @@ def _constraint_transpose(
     has_other_axes = bool(own and own.explicit_axes) and own.shape_tuple != mesh.shape_tuple
     if is_elsewhere or has_other_axes:
         mesh, spec = own, layout.dimension_axes(x.shape)
-    return (sharding_constraint(g, mesh=mesh, spec=spec, **others),)
+    return (sharding_constraint(g, mesh=mesh, spec=dual_of(spec), **others),)
 
 
 def _constraint_batch(
@@ -83,7 +88,8 @@ def _constraint_batch(
     assert axis is not None
     _check_example_axes(example_axes, mesh, spec)
     examples = example_axes or UNCONSTRAINED
-    return sharding_constraint(x, mesh=mesh, spec=(*spec[:axis], examples, *spec[axis:]), **others), axis
+    whole = with_sums((*spec[:axis], examples, *spec[axis:]), sums_of(spec))
+    return sharding_constraint(x, mesh=mesh, spec=whole, **others), axis
 
 
 def _check_example_axes(names: tuple[Hashable, ...], mesh: AbstractMesh, spec: tuple[Any, ...]) -> None:
@@ -352,22 +358,25 @@ def _passes(a: ShardMap, wanted: Mask) -> _Passes:
     split = _traced(a, lambda: split_reverse(a.to_apply, wanted, None, inexact(a.to_apply)))
     count = len(a.out_specs)
     kept = split.there.outputs[count:]
-    axes = [tuple(name for name in a.mesh.axis_names if name in varies) for varies in _residuals_vary(a, split.there)]
+    kinds = _residuals_vary(a, split.there)
+    axes = [tuple(n for n in a.mesh.axis_names if kind_along(k, n) in ("varying", "unreduced")) for k in kinds]
     stacked = [((names,) if names else ()) + ((),) * x.array_shape.rank for x, names in zip(kept, axes, strict=True)]
-    computed = iter(zip(axes, stacked, strict=True))
-    places = [((), a.in_specs[place]) if place is not None else next(computed) for place in split.residuals]
+    computed = iter(zip(axes, stacked, kinds, strict=True))
+    places = [((), a.in_specs[place], _NONE) if place is not None else next(computed) for place in split.residuals]
     cotangents = chosen(a.out_specs, inexact(a.to_apply))
     gradients = chosen(chosen(a.in_specs, wanted), split.flows)
 
     def there(*values: Any) -> list[Any]:
-        found = run(split.there, values)
+        found = list(run(split.there, values))
+        found[count:] = [_recast(x, k) for x, k in zip(found[count:], kinds, strict=True)]
         rows = [movement.reshape_to(x, (1, *x.shape)) if n else x for x, n in zip(found[count:], axes, strict=True)]
         return [*found[:count], *rows]
 
     def back(*values: Any) -> list[Any]:
         rows, g = values[: len(places)], values[len(places) :]
         residuals = [
-            movement.reshape_to(x, x.shape[1:]) if names else x for x, (names, _) in zip(rows, places, strict=True)
+            _recast(movement.reshape_to(x, x.shape[1:]) if names else x, kinds, is_back=True)
+            for x, (names, _, kinds) in zip(rows, places, strict=True)
         ]
         seeds = [_shared(a, x, spec) for x, spec in zip(g, cotangents, strict=True)]
         found = run(split.back, [*residuals, *seeds])
@@ -375,9 +384,9 @@ def _passes(a: ShardMap, wanted: Mask) -> _Passes:
 
     made, _, _ = _traced(a, lambda: trace(there, split.there.parameter_shapes, split.there.name))
     forth = a._replace(to_apply=made, out_specs=(*a.out_specs, *stacked))
-    inputs = (*(spec for _, spec in places), *cotangents)
+    inputs = (*(spec for _, spec, _ in places), *cotangents)
     shapes = [x.array_shape for x in split.back.parameters]
-    for k, (names, _) in enumerate(places):
+    for k, (names, _, _) in enumerate(places):
         if names:
             shapes[k] = shapes[k].with_dimensions((1, *shapes[k].dimensions))
     made, _, _ = _traced(a, lambda: trace(back, shapes, split.back.name))
@@ -386,6 +395,17 @@ def _passes(a: ShardMap, wanted: Mask) -> _Passes:
     return _Passes(
         forth, split.residuals, a._replace(to_apply=made, in_specs=inputs, out_specs=tuple(gradients)), split.flows
     )
+
+
+def _recast(x: Any, kinds: frozenset[Hashable], is_back: bool = False) -> Any:
+    """A residual as what a function of parts may give, of one that is partial sums or reduced; or the way back."""
+    for axis in (a for a in kinds if isinstance(a, SumAxis)):
+        there = "varying" if axis.kind == "unreduced" else "invariant"
+        if is_back and there == "invariant":
+            x = pvary(x, axis_name=axis.name)
+        source, target = ("varying", axis.kind) if is_back else (axis.kind, there)
+        x = recast(x, axis_name=axis.name, source=source, target=target)
+    return x
 
 
 def _check_summed(what: str, back: Computation, inputs: Sequence[Spec], gradients: Sequence[Spec]) -> None:

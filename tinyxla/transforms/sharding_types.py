@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any, TypeVar
@@ -27,9 +27,21 @@ from tinyxla.tracing.array import ConcreteArray
 from tinyxla.tracing.axis_types import explicit_axes
 from tinyxla.tracing.core import GraphTrace, GraphTracer, set_trace_of_values, state, trace
 from tinyxla.tracing.meshes import AbstractMesh, current_mesh
-from tinyxla.tracing.shardings import UNCONSTRAINED, NamedSharding, Spec, axes_of, spec_of
+from tinyxla.tracing.shardings import (
+    NO_SUMS,
+    UNCONSTRAINED,
+    NamedSharding,
+    Spec,
+    Sums,
+    axes_of,
+    dual_of,
+    spec_of,
+    sums_of,
+    with_sums,
+)
 from tinyxla.transforms.annotated import AnnotatedTrace
 from tinyxla.transforms.computations import interpret, results
+from tinyxla.transforms.partial_sums import refusal_of_sums
 from tinyxla.transforms.sharded import meshes_in, sharding_constraint
 
 _Result = TypeVar("_Result")
@@ -74,6 +86,32 @@ def type_of(x: Any) -> Spec:
     return _kept(layout.dimension_axes(x.shape), sizes) if sizes else ((),) * x.ndim
 
 
+def check_contracted(what: str, out_sharding: Any, operands: Sequence[tuple[Any, Sequence[int]]]) -> None:
+    """Refuse a product that is to be left as partial sums along other axes than it is summed over.
+
+    Args:
+        what: names the function in errors.
+        out_sharding: how the product is to be split.
+        operands: arrays, and their dimensions that are contracted, in the same order.
+
+    Raises:
+        ShardingTypeError: the operands are split along others there, or in different ways.
+    """
+    unreduced = sums_of(getattr(out_sharding, "spec", out_sharding)).unreduced
+    if not unreduced:
+        return
+    split = [tuple(type_of(x)[d] for d in dimensions) for x, dimensions in operands]
+    found = frozenset(chain(*split[0]))
+    if len({*split}) == 1 and found == unreduced:
+        return
+    shapes = " and ".join(shown_type(x) for x, _ in operands)
+    raise ShardingTypeError(
+        f"{what}: {out_sharding} is unreduced along {_names(sorted(unreduced, key=str))}, but must be so along the "
+        f"axes that all operands are split along where they are contracted, of {shapes}; reshard an operand, or the "
+        "result."
+    )
+
+
 def sharding_in_type(x: Any) -> NamedSharding | None:
     """The type of an array as a sharding; None if its mesh has no explicit axes, or it has no mesh."""
     layout = getattr(x, "sharding", None)
@@ -113,26 +151,32 @@ def type_of_examples(
 def with_examples_along(value: Any, d: int, mesh: AbstractMesh, names: tuple[Any, ...]) -> Any:
     """An array whose dimension d, of examples that are all the same, is split along axes."""
     spec = type_of(value)
-    return sharding_constraint(value, mesh=mesh, spec=constraint_of((*spec[:d], names, *spec[d + 1 :]), mesh))
+    split = with_sums((*spec[:d], names, *spec[d + 1 :]), sums_of(spec))
+    return sharding_constraint(value, mesh=mesh, spec=constraint_of(split, mesh))
 
 
 def _kept(spec: Spec, sizes: Container[Hashable]) -> Spec:
     """The axes of a spec that are part of types."""
-    return tuple(tuple(name for name in axes if name in sizes) for axes in spec)
+    found = tuple(tuple(name for name in axes if name in sizes) for axes in spec)
+    if type(spec) is tuple:
+        return found
+    unreduced, reduced = (frozenset(name for name in axes if name in sizes) for axes in sums_of(spec))
+    return with_sums(found, Sums(unreduced, reduced))
 
 
-def with_type_of(value: Any, x: Any) -> Any:
-    """A value, of the shape of x, that has its type."""
+def with_type_of(value: Any, x: Any, is_cotangent: bool = False) -> Any:
+    """A value, of the shape of x, that has its type, or that of its cotangent."""
     layout = x.sharding
     if not isinstance(layout, NamedSharding) or not explicit_axes(layout.mesh):
         return value
-    return sharding_constraint(value, mesh=layout.mesh, spec=constraint_of(type_of(x), layout.mesh))
+    spec = dual_of(type_of(x)) if is_cotangent else type_of(x)
+    return sharding_constraint(value, mesh=layout.mesh, spec=constraint_of(spec, layout.mesh))
 
 
 def constraint_of(spec: Spec, mesh: AbstractMesh) -> tuple[Any, ...]:
     """A type as the spec of a constraint: if there are axes of another kind, dimensions may be split along these."""
     whole = None if mesh.are_all_axes_explicit else UNCONSTRAINED
-    return tuple(axes or whole for axes in spec)
+    return with_sums((axes or whole for axes in spec), sums_of(spec))
 
 
 def with_types(
@@ -327,6 +371,18 @@ def result_types(x: Instruction, operands: Sequence[Sequence[Spec]], sizes: Size
         return flat
     if x.op is calls.get_tuple_element:
         return [flat[x.attributes.index]]
+    if x.op.name in _OF_COMPUTATIONS:
+        return _OF_COMPUTATIONS[x.op.name](x, flat, sizes)
+    if all(type(spec) is tuple for spec in flat):
+        return _split_types(x, flat, sizes)
+    if x.op.name not in _RULES and x.op.sharding is None and x.op.expand is not None:
+        return _types_of_parts(x, flat, sizes)
+    sums = _sums_of_result(x, flat)
+    return [with_sums(spec, sums) for spec in _split_types(x, [tuple(spec) for spec in flat], sizes)]
+
+
+def _split_types(x: Instruction, flat: Sequence[Spec], sizes: Sizes) -> list[Spec]:
+    """How the arrays of an instruction's result are split."""
     if x.op.name in _RULES:
         return _RULES[x.op.name](x, flat, sizes)
     if not any(map(any, flat)):
@@ -338,10 +394,51 @@ def result_types(x: Instruction, operands: Sequence[Sequence[Spec]], sizes: Size
     if x.op.sharding is not None:
         return _by_factors(x, x.op.sharding(*shapes, **attributes), flat, sizes)
     if x.op.expand is not None:
-        return output_types(_expanded(x.op, shapes, tuple(attributes.items())), flat, sizes, checks=True)
+        return _types_of_parts(x, flat, sizes)
     if all(_is_whole(names, sizes) for spec in flat for names in spec):
         return _whole(x)
     raise ShardingTypeError(f"{x.op.name}: has no rule for operands that are split, {_shown(x, flat)}; {_FIX}.")
+
+
+def _types_of_parts(x: Instruction, flat: Sequence[Spec], sizes: Sizes) -> list[Spec]:
+    """The types of the results of an operation that is made of others."""
+    shapes, attributes = tuple(o.shape for o in x.operands), tuple(x.attributes._asdict().items())
+    return output_types(_expanded(x.op, shapes, attributes), flat, sizes, checks=True)
+
+
+def _sums_of_result(x: Instruction, operands: Sequence[Spec]) -> Sums:
+    """The axes of partial sums of a result: what is linear in partial sums gives such. Arrays that go with reduced ones
+    are reduced, too, but for scalars and constants, which all devices have."""
+
+    def error(why: str) -> ShardingTypeError:
+        return ShardingTypeError(f"{x.op.name}: {why}, of {_shown(x, operands)}; reshard an operand.")
+
+    known = [sums_of(spec) for spec in operands]
+    reduced = {sums.reduced for sums in known if sums.reduced}
+    unreduced = {sums.unreduced for sums in known if sums.unreduced}
+    if len(reduced) > 1 or len(unreduced) > 1:
+        raise error("operands are partial sums, or reduced, along different axes")
+    along, whole = next(iter(unreduced), frozenset[Any]()), next(iter(reduced), frozenset[Any]())
+    if along:
+        are_sums = [bool(sums.unreduced) for sums in known]
+        assert isinstance(x.op, Op)
+        why = refusal_of_sums(x.op, x.attributes._asdict(), x.operands, are_sums)
+        if x.op.name in _CONTRACTIONS:
+            why = "operands that are contracted must not be partial sums"
+        if why:
+            raise error(why)
+        for o, sums in zip(x.operands, known, strict=True):
+            if x.op is elementwise.mul and sums == NO_SUMS and not _is_repeated(o):
+                raise error(f"the factor of partial sums must be reduced along {_names(sorted(along, key=str))}")
+    if x.op.name in _CONTRACTIONS:
+        return NO_SUMS
+    for o, spec, sums in zip(x.operands, operands, known, strict=True):
+        shape = o.shape
+        if whole and sums == NO_SUMS and isinstance(shape, Shape) and shape.rank and not _is_repeated(o):
+            split = whole.intersection(*spec) if any(spec) else frozenset[Any]()
+            how = f"split along {_names(sorted(split, key=str))}" if split else "whole"
+            raise error(f"an operand is {how}, where another one is reduced along {_names(sorted(whole, key=str))}")
+    return Sums(along, whole - along)
 
 
 @lru_cache(1024)
@@ -361,7 +458,18 @@ def _shown(x: Instruction, operands: Sequence[Spec]) -> str:
 def shown(shape: Shape, spec: Spec) -> str:
     """A type: `f32[8@x,4]`."""
     sizes = ",".join(f"{n}{split_along(axes)}" for n, axes in zip(shape.dimensions, spec, strict=True))
-    return f"{shape.element_type.name}[{sizes}]"
+    return f"{shape.element_type.name}[{sizes}]{shown_axes((), sums_of(spec))}"
+
+
+def shown_axes(varying: Iterable[Any], sums: Sums, mesh: AbstractMesh | None = None) -> str:
+    """`{V:x, U:y}` for an array that varies along x and is unreduced along y; `R` stands for reduced."""
+    order = [] if mesh is None else list(mesh.axis_names)
+    parts: list[str] = []
+    for letter, axes in zip("VUR", (varying, *sums), strict=True):
+        names = sorted(axes, key=lambda name: (order.index(name) if name in order else len(order), str(name)))
+        listed = ",".join(map(str, names))
+        parts += [f"{letter}:{listed}" if len(names) == 1 else f"{letter}:({listed})"] if names else []
+    return f"{{{', '.join(parts)}}}" if parts else ""
 
 
 def split_along(axes: Sequence[Any]) -> str:
@@ -450,8 +558,10 @@ def _names(axes: Sequence[Any]) -> str:
 
 
 def _constraint(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> list[Spec]:
-    pairs = zip(x.attributes.spec, operands[0], strict=True)
-    return [_kept(tuple(own if part is UNCONSTRAINED else axes_of(part) for part, own in pairs), sizes)]
+    wanted = x.attributes.spec
+    pairs = zip(wanted, operands[0], strict=True)
+    spec = tuple(own if part is UNCONSTRAINED else axes_of(part) for part, own in pairs)
+    return [_kept(with_sums(spec, sums_of(wanted)), sizes)]
 
 
 def _shard_map(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> list[Spec]:
@@ -526,18 +636,20 @@ def _conditional(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> list
 
 def _joined(x: Instruction, one: Spec, other: Spec) -> Spec:
     """The type of what has one type or another; a whole dimension goes with one that is split."""
-    if any(a and b and a != b for a, b in zip(one, other, strict=True)):
+    if sums_of(one) != sums_of(other) or any(a and b and a != b for a, b in zip(one, other, strict=True)):
         raise ShardingTypeError(
             f"{x.op.name}: a value is split as {one} in one place, and as {other} in another; {_FIX}."
         )
-    return tuple(a or b for a, b in zip(one, other, strict=True))
+    return with_sums((a or b for a, b in zip(one, other, strict=True)), sums_of(one))
 
 
 _RULES: dict[str, Callable[[Instruction, Sequence[Spec], Sizes], list[Spec]]] = {
-    "call": _call,
     "concatenate": _concatenate,
-    "conditional": _conditional,
     "dynamic-slice": _dynamic_slice,
+}
+_OF_COMPUTATIONS: dict[str, Callable[[Instruction, Sequence[Spec], Sizes], list[Spec]]] = {
+    "call": _call,
+    "conditional": _conditional,
     "shard-map": _shard_map,
     "sharding-constraint": _constraint,
     "while": _while,

@@ -21,12 +21,13 @@ from tinyxla.shapes.symbolic import is_symbolic
 from tinyxla.sharding import AbstractMesh, get_abstract_mesh
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import ConcreteArray
-from tinyxla.tracing.core import state, varying_axes
+from tinyxla.tracing.core import state
 from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.tracing.references import Reference
-from tinyxla.tracing.shardings import NamedSharding, SingleDeviceSharding, axes_of, spec_of
+from tinyxla.tracing.shardings import NamedSharding, SingleDeviceSharding, Sums, axes_of, spec_of
 from tinyxla.transforms.key_arrays import KeyArray
-from tinyxla.transforms.sharding_types import split_along, type_of
+from tinyxla.transforms.manual import kinds_of_axes
+from tinyxla.transforms.sharding_types import shown_axes, split_along, type_of
 
 
 class AbstractValue:
@@ -65,7 +66,8 @@ def _replicated(mesh: AbstractMesh, rank: int) -> NamedSharding:
 
 
 class ManualAxisType(NamedTuple):
-    """Along which axes of a mesh a value inside of `shard_map` varies among devices."""
+    """Along which axes of a mesh a value inside of `shard_map` varies among devices, is a summand of each, or is the
+    same and its cotangent a summand."""
 
     varying: frozenset[Any] = frozenset()
     unreduced: frozenset[Any] = frozenset()
@@ -137,9 +139,9 @@ class ShapedArray(AbstractValue):
         name = short_name(self.dtype) if short_dtypes else str(self.dtype)
         sizes = [f"{n}{split_along(axes_of(part))}" for n, part in zip(self.shape, self.sharding.spec, strict=True)]
         space = "<host>" if self.memory_space is Space.Host else ""
-        axes = sorted(map(str, self.vma))
-        varying = f"{{V:{axes[0]}}}" if len(axes) == 1 else f"{{V:({','.join(axes)})}}" if axes else ""
-        return f"{name}{space}[{','.join(sizes)}]{varying}"
+        manual, spec = self.manual_axis_type, self.sharding.spec
+        sums = Sums(manual.unreduced | spec.unreduced, manual.reduced | spec.reduced)
+        return f"{name}{space}[{','.join(sizes)}]{shown_axes(manual.varying, sums, self.sharding.mesh)}"
 
     def strip_weak_type(self) -> ShapedArray:
         return self.update(weak_type=False)
@@ -199,9 +201,9 @@ def get_aval(x: Any) -> AbstractValue:
         return hi_types[kind](x)
     if isinstance(x, (ShapeDtypeStruct, KeyArray)) or hasattr(x, "weak_type"):
         weak_type, sharding = getattr(x, "weak_type", False), sharding_along_explicit_axes(x)
-        vma = varying_axes(x) or frozenset()
+        kinds = None if state.manual is None else ManualAxisType(*kinds_of_axes(x))
         space = space_of(memory_kind_of(x))
-        return ShapedArray(x.shape, x.dtype, weak_type, sharding=sharding, vma=vma, memory_space=space)
+        return ShapedArray(x.shape, x.dtype, weak_type, sharding=sharding, memory_space=space, manual_axis_type=kinds)
     array = as_array(x, "get_aval")
     return ShapedArray(array.shape, array.dtype, array.weak_type)
 

@@ -48,7 +48,7 @@ from tinyxla.shapes import Shape, TupleShape
 from tinyxla.text.op_names import function_name
 from tinyxla.tracing.array import wrap
 from tinyxla.tracing.promotion import as_array
-from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, spec_of
+from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, spec_of, sums_of
 from tinyxla.transforms.calls import call
 from tinyxla.transforms.computations import effects, subgraph
 from tinyxla.transforms.custom import CustomJvp, CustomVjp, CustomVmap, Implicit, LinearCall
@@ -430,7 +430,8 @@ def _permute(x: Instruction, operands: list[Atom]) -> Translated:
 
 
 def _constraint_params(x: Instruction, a: Any) -> Params:
-    spec = PartitionSpec(*a.spec)
+    sums = sums_of(a.spec)
+    spec = PartitionSpec(*a.spec, unreduced=sums.unreduced, reduced=sums.reduced)
     unconstrained = {k for k, part in enumerate(spec) if part is PartitionSpec.UNCONSTRAINED}
     return {"sharding": NamedSharding(a.mesh, spec, memory_kind=a.memory_kind), "unconstrained_dims": unconstrained}
 
