@@ -369,6 +369,19 @@ class ShardingTypeError(ShapeError):
     """An operation on sharded arrays whose result has no unique sharding."""
 
 
+class PartialSumError(ShardingTypeError, NotImplementedError):
+    """An operation on partial sums that is not linear in them: it needs the sum.
+
+    >>> import tinyxla as tx
+    >>> from tinyxla.sharding import AxisType, PartitionSpec as P, reshard
+    >>> with tx.set_mesh(tx.make_mesh((1,), ("x",), axis_types=(AxisType.Explicit,))):
+    ...     tx.numpy.sin(reshard(tx.numpy.ones(2), P(unreduced={"x"})))
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.PartialSumError: sine: it is not linear, so it does not take partial sums, of f32[2]{U:x}; ...
+    """
+
+
 class ManualAxisError(ArgumentError, NotImplementedError):
     """A transformation of axes that a function of parts, of `shard_map`, is about.
 

@@ -35,6 +35,7 @@ from tinyxla.tracing.core import LARGE, Tracer, state
 from tinyxla.tracing.float_zeros import is_float0
 from tinyxla.tracing.meshes import context
 from tinyxla.tracing.promotion import as_array
+from tinyxla.tracing.shardings import NO_SUMS, sums_of
 from tinyxla.tracing.transfers import check_host_values
 from tinyxla.transforms.key_arrays import KeyArray
 from tinyxla.util.tracebacks import filter_error
@@ -80,6 +81,8 @@ def _recording(function: _Function, static: Sequence[str] | None, inline: bool) 
     def call(*args: Any, out_sharding: Any = None, **kwargs: Any) -> Any:
         try:
             if out_sharding is not None:
+                if "out_sharding" in names and sums_of(getattr(out_sharding, "spec", out_sharding)) != NO_SUMS:
+                    return function(*args, out_sharding=out_sharding, **kwargs)  # which knows what is summed
                 what = _what_is_placed(function, static is not None, names)
                 return placed_result(what, lambda: call(*args, **kwargs), out_sharding)
             is_traced = state.staging is not None

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import ShardingTypeError
+from tinyxla.errors import PartialSumError, ShardingTypeError
 from tinyxla.hlo import Computation, Instruction, Operation
 from tinyxla.ops import Op, calls
 from tinyxla.ops.distributed import varying
@@ -29,7 +29,7 @@ from tinyxla.tracing.shardings import Sharding, Spec
 from tinyxla.transforms.annotated import AnnotatedTrace
 from tinyxla.transforms.computations import interpret, results, unpacked
 from tinyxla.transforms.key_arrays import KeyArray
-from tinyxla.transforms.partial_sums import is_zero, places_of_sums, refusal_of_sums
+from tinyxla.transforms.partial_sums import NOT_LINEAR, is_zero, places_of_sums, refusal_of_sums
 
 Axes = frozenset[Hashable]  # names of those along which a value varies, and a `SumAxis` for others
 _NONE: Axes = frozenset()
@@ -348,8 +348,9 @@ def _wanted_of_sums(
             why = "another operand varies among devices, or they exchange summands"
         if why is not None:
             shapes = " and ".join(str(Shape.of(x)) for x in operands)
-            raise ShardingTypeError(
-                f"{op.name}: an operand is unreduced along {name!r}, a summand of each device, and {why}, of {shapes}; "
+            error = PartialSumError if why == NOT_LINEAR else ShardingTypeError
+            raise error(
+                f"{op.name}: {why}, of {shapes}, of which one is unreduced along {name!r}, a summand of each device; "
                 "use lax.psum or lax.psum_scatter for the sum."
             )
     rest = _joined(*axes).difference(sums)

@@ -17,6 +17,7 @@ from tinyxla.ops.op import Bilinear, ByAttributes, Linear
 from tinyxla.tracing.array import ConcreteArray
 from tinyxla.tracing.core import GraphTracer
 
+NOT_LINEAR = "it is not linear, so it does not take partial sums"
 _PRODUCTS = (elementwise.mul, elementwise.chain_mul, elementwise.div, elementwise.chain_div)
 _MOVES = (movement.broadcast, movement.reshape, movement.transpose, elementwise.convert)
 
@@ -55,7 +56,7 @@ def refusal_of_sums(
         return None if sum(are_sums) == 1 else "it is linear in either operand, so both must not be partial sums"
     places = places_of_sums(op, attributes, len(operands))
     if not places:
-        return "it is not linear, so it does not take partial sums"
+        return NOT_LINEAR
     if any(is_sum and k not in places for k, is_sum in enumerate(are_sums)):
         return "an operand in which it is not linear must not be partial sums"
     if op is reduction.reduce and isinstance(operands[-1], Instruction):

@@ -17,7 +17,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any, TypeVar
 
-from tinyxla.errors import ShardingTypeError
+from tinyxla.errors import PartialSumError, ShardingTypeError
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import Op, calls, elementwise, movement, reduction
 from tinyxla.ops.op import Dimensions, Factors
@@ -41,7 +41,7 @@ from tinyxla.tracing.shardings import (
 )
 from tinyxla.transforms.annotated import AnnotatedTrace
 from tinyxla.transforms.computations import interpret, results
-from tinyxla.transforms.partial_sums import refusal_of_sums
+from tinyxla.transforms.partial_sums import NOT_LINEAR, refusal_of_sums
 from tinyxla.transforms.sharded import meshes_in, sharding_constraint
 
 _Result = TypeVar("_Result")
@@ -105,10 +105,12 @@ def check_contracted(what: str, out_sharding: Any, operands: Sequence[tuple[Any,
     if len({*split}) == 1 and found == unreduced:
         return
     shapes = " and ".join(shown_type(x) for x, _ in operands)
+    along = f"is split along {_names(sorted(found, key=str))} there" if found else "is whole there"
+    why = along if len({*split}) == 1 else "is split in different ways there"
     raise ShardingTypeError(
         f"{what}: {out_sharding} is unreduced along {_names(sorted(unreduced, key=str))}, but must be so along the "
-        f"axes that all operands are split along where they are contracted, of {shapes}; reshard an operand, or the "
-        "result."
+        f"axes that operands are split along where they are contracted: what is contracted {why}, of {shapes}; reshard "
+        "an operand, or the result."
     )
 
 
@@ -423,6 +425,8 @@ def _sums_of_result(x: Instruction, operands: Sequence[Spec]) -> Sums:
         are_sums = [bool(sums.unreduced) for sums in known]
         assert isinstance(x.op, Op)
         why = refusal_of_sums(x.op, x.attributes._asdict(), x.operands, are_sums)
+        if why == NOT_LINEAR:
+            raise PartialSumError(str(error(why).args[0]))
         if x.op.name in _CONTRACTIONS:
             why = "operands that are contracted must not be partial sums"
         if why:

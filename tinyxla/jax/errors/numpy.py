@@ -290,6 +290,59 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
         r"dot: contracted dimensions are split in different ways, along (.*), of",
         "dot_general requires contracting dimensions to have consistent sharding, got {1}.",
     ),
+    (r"^([\w-]+): it is not linear, so it does not take partial sums", "unreduced rule for {1:op} is not implemented."),
+    (r"^lax.pcast: to='(\w+)' is for a value .* this one is (\w+)", "Unsupported pcast from={2}, to='{1}'"),
+    (
+        r"^add: operands that are added must all be partial sums",
+        "lhs is unreduced while rhs is not. `add` operation does not allow this because there will be implicit "
+        "communication.",
+    ),
+    (
+        r"^multiply: it is linear in either operand, so both must not be partial sums",
+        "lhs and rhs to `mul` cannot be unreduced since mul is bilinear.",
+    ),
+    (
+        r"^multiply: the factor of partial sums must be reduced along",
+        "RHS should be reduced along the same axes LHS is unreduced on.",
+    ),
+    (
+        r"operands that are contracted must not be partial sums",
+        "lhs or rhs passed to dot_general cannot be unreduced.",
+    ),
+    (
+        r"^(\w+): operands are partial sums, or reduced, along different axes",
+        "lhs and rhs to `{1}` must be unreduced along the same mesh axes. All inputs should be reduced across the same "
+        "mesh axes.",
+    ),
+    (
+        r"an operand is whole, where another one is reduced along (.*), of",
+        "Inputs cannot be replicated on the same axes that another input is reduced on.",
+    ),
+    (
+        r"an operand is split along .*, where another one is reduced along (.*), of",
+        "Inputs cannot be sharded/varying on the same axes that another input is reduced on.",
+    ),
+    (
+        r"where they are contracted: what is contracted is split in different ways there",
+        "lhs and rhs contracting dims should be sharded identically when out_sharding provided to dot_general mentions "
+        "unreduced_axes.",
+    ),
+    (
+        r"where they are contracted: what is contracted",
+        "out_sharding's unreduced axes should be equal to the contracting specs.",
+    ),
+    (
+        r"^shard_map of .*: in_specs has (P.*\)) for an argument of the type (\S+), but both must have the same",
+        "in_specs passed to shard_map: {1} does not match the specs of the input for arg: {2}.",
+    ),
+    (
+        r"^shard_map: a result (\S+) with the spec (P.*\)) is (unreduced|reduced) along",
+        "out_specs passed to shard_map should be equal to the {3} present on the out_aval. Got out_specs={2}.",
+    ),
+    (
+        r"^shard_map: a result (\S+) is \w+ along '.*', but its spec says (unreduced|reduced)",
+        "out_specs passed to shard_map should be equal to the {2} present on the out_aval.",
+    ),
     (
         r"dot: both operands are split along .* where they are contracted, so it is ambiguous",
         "Contracting dimensions are sharded and it is ambiguous how the output should be sharded. Please specify the "
