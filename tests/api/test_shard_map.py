@@ -376,6 +376,74 @@ def test_devices_have_summands_of_what_specs_say_is_unreduced(wrap: Any, check_v
         np.testing.assert_array_equal(tx.grad(lambda y: (parts(y) * x).sum())(whole), x)
 
 
+def _over_explicit_axes() -> Any:
+    return tx.set_mesh(tx.make_mesh((4, 2), ("x", "y"), axis_types=(tx.sharding.AxisType.Explicit,) * 2))
+
+
+@pytest.mark.parametrize("wrap", [tx.jit, lambda f: f], ids=["jit", "eager"])
+@pytest.mark.parametrize("check_vma", [True, False])
+def test_devices_have_summands_of_what_types_say_is_unreduced(wrap: Any, check_vma: bool) -> None:
+    with _over_explicit_axes():
+        x = tx.sharding.reshard(ROWS, P(None, "y", unreduced={"x"}))
+        found = wrap(tx.shard_map(lambda x: lax.psum(x, "x"), out_specs=P(None, "y"), check_vma=check_vma))(x)
+        np.testing.assert_array_equal(found, ROWS)
+        with pytest.raises(ShardingTypeError, match=r"uses an array of the type f32\[8,4@y\]{U:x} from around"):
+            wrap(tx.shard_map(lambda: lax.psum(x, "x"), out_specs=P(), check_vma=check_vma))()
+        with pytest.raises(ShardingTypeError, match="both must have the same unreduced and reduced axes"):
+            wrap(tx.shard_map(lambda x: x, in_specs=P(), out_specs=P(), check_vma=check_vma))(x)
+
+
+@pytest.mark.parametrize("wrap", [tx.jit, lambda f: f], ids=["jit", "eager"])
+def test_gradients_by_reduced_values_are_summands(wrap: Any) -> None:
+    """Gradients of batches are added on each device, and summed over devices once."""
+
+    def loss(w: Any, x: Any) -> Any:
+        return jnp.sum(jnp.sin(x @ w))
+
+    def of_parts(w: Any, x: Any) -> Any:
+        def step(total: Any, rows: Any) -> Any:
+            return total + tx.grad(loss)(w, rows), None
+
+        zeros = lax.pcast(lax.pcast(jnp.zeros(4), "x", to="varying"), "x", to="unreduced")
+        total, _ = lax.scan(step, zeros, x[:, None])
+        return total, lax.psum(total, "x"), lax.psum_scatter(total, "x", tiled=True)
+
+    with _over_explicit_axes():
+        w, x = tx.sharding.reshard(ROWS[0], P(reduced={"x"})), tx.sharding.reshard(ROWS, P("x"))
+        function = wrap(tx.shard_map(of_parts, out_specs=(P(unreduced={"x"}), P(), P("x"))))
+        found = function(w, x)
+        assert found[0].sharding.spec.unreduced == {"x"}
+        for y in found:
+            np.testing.assert_allclose(y, tx.grad(loss)(ROWS[0], ROWS), rtol=1e-4)
+        outer = wrap(tx.grad(lambda w: (function(w, x)[1] ** 2).sum()))(w)
+        assert outer.sharding.spec.unreduced == {"x"}
+        np.testing.assert_allclose(outer, tx.grad(lambda w: (tx.grad(loss)(w, ROWS) ** 2).sum())(ROWS[0]), rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("function", "spec", "said"),
+    [
+        (lambda u, r, x: jnp.sin(u), P(unreduced={"x"}), "sine: it is not linear"),
+        (lambda u, r, x: u + x, P(unreduced={"x"}), "add: another operand varies among devices"),
+        (lambda u, r, x: u + 1, P(unreduced={"x"}), "add: operands that are added must all be partial sums"),
+        (lambda u, r, x: u * u, P(unreduced={"x"}), "multiply: it is linear in either operand"),
+        (lambda u, r, x: lax.all_gather(u, "x"), P("x"), "all-gather: another operand varies"),
+        (lambda u, r, x: lax.pmax(u, "x"), P(), "all-reduce"),
+        (lambda u, r, x: lax.cond(x.sum() > 0, lambda: u, lambda: 2 * u), P(unreduced={"x"}), "unreduced"),
+        (lambda u, r, x: u, P(), "is unreduced along 'x'; say so in out_specs"),
+        (lambda u, r, x: u, P("x"), "is unreduced along 'x'"),
+        (lambda u, r, x: r, P(), "is reduced along 'x'; say so in out_specs"),
+        (lambda u, r, x: r, P(unreduced={"x"}), "is reduced along 'x', but its spec says unreduced"),
+        (lambda u, r, x: x, P(reduced={"x"}), "is varying along 'x', but its spec says reduced"),
+    ],
+)
+def test_summands_are_not_taken_for_sums(function: Any, spec: Any, said: str) -> None:
+    with _over_explicit_axes():
+        u, r = (tx.sharding.reshard(ROWS[0], P(**{kind: {"x"}})) for kind in ("unreduced", "reduced"))
+        with pytest.raises(ShardingTypeError, match=said):
+            tx.shard_map(function, out_specs=spec)(u, r, tx.sharding.reshard(ROWS[:, 0], P("x"))[:8])
+
+
 @pytest.mark.parametrize(("to", "spec"), [("unreduced", P()), ("reduced", P("x")), ("whole", P())])
 def test_casts_that_do_not_fit(to: str, spec: Any) -> None:
     with pytest.raises(AttributeValueError, match="pcast: to"):

@@ -10,8 +10,16 @@ import pytest
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
-from tinyxla.errors import ArgumentError, ManualAxisError, MeshError, ResultTypeError, ShardingTypeError
-from tinyxla.sharding import AxisType, auto_axes, explicit_axes, get_abstract_mesh
+from tinyxla import lax
+from tinyxla.errors import (
+    ArgumentError,
+    ManualAxisError,
+    MeshError,
+    PartialSumError,
+    ResultTypeError,
+    ShardingTypeError,
+)
+from tinyxla.sharding import AxisType, auto_axes, explicit_axes, get_abstract_mesh, reshard
 
 P = tx.P
 
@@ -312,3 +320,115 @@ def test_axes_of_one_device_split_nothing(function: Callable[[Any], Any]) -> Non
         wanted = function(jnp.asarray(np.asarray(x)))
         for call in (function, tx.jit(function)):
             np.testing.assert_allclose(call(x), wanted, rtol=1e-5, atol=1e-6)
+
+
+def _sum(*, along: str = "x", kind: str = "unreduced") -> Any:
+    return reshard(np.arange(8, dtype=np.float32), P(**{kind: {along}}))
+
+
+SUMS: list[tuple[Callable[[Any, Any], Any], Any, Callable[[Any], Any]]] = [
+    (lambda u, r: u + u, P(None, unreduced={"x"}), lambda x: x + x),
+    (lambda u, r: u * r, P(None, unreduced={"x"}), lambda x: x * x),
+    (lambda u, r: -u / 2 - 3 * u, P(None, unreduced={"x"}), lambda x: -3.5 * x),
+    (lambda u, r: u.reshape(2, 4).T, P(None, None, unreduced={"x"}), lambda x: x.reshape(2, 4).T),
+    (lambda u, r: jnp.pad(u[1:], 1).sum(), P(unreduced={"x"}), lambda x: x.sum()),
+    (lambda u, r: jnp.where(np.arange(8) > 3, u, 0), P(None, unreduced={"x"}), lambda x: np.where(x > 3, x, 0)),
+    (lambda u, r: jnp.sin(r) * r, P(None, reduced={"x"}), lambda x: np.sin(x) * x),
+    (lambda u, r: r @ r, P(), lambda x: x @ x),
+    (lambda u, r: reshard(u, P("x")), P("x"), lambda x: x),
+    (lambda u, r: reshard(r, P(unreduced={"x", "y"})), P(None, unreduced={"x", "y"}), lambda x: x),
+    (lambda u, r: lax.fori_loop(0, 2, lambda i, c: c + u, u), P(None, unreduced={"x"}), lambda x: 3 * x),
+]
+
+
+@pytest.mark.parametrize("wrap", [tx.jit, lambda f: f], ids=["jit", "eager"])
+@pytest.mark.parametrize(("function", "spec", "expected"), SUMS)
+def test_what_is_linear_in_partial_sums_gives_such(function: Any, spec: Any, expected: Any, wrap: Any) -> None:
+    seen: list[Any] = []
+
+    def noted(u: Any, r: Any) -> Any:
+        found = function(u, r)
+        seen.append(tx.typeof(found).sharding.spec)
+        return found
+
+    found = wrap(noted)(_sum(), _sum(kind="reduced"))
+    assert seen == [spec] == [found.sharding.spec]
+    np.testing.assert_allclose(found, expected(np.arange(8, dtype=np.float32)), rtol=1e-6)
+
+
+NO_SUMS: list[tuple[Callable[[Any, Any, Any], Any], type[Exception], str]] = [
+    (lambda u, r, w: jnp.sin(u), PartialSumError, r"sine: it is not linear, .* of f32\[8\]{U:x}"),
+    (lambda u, r, w: u.max(), PartialSumError, "reduce: it is not linear"),
+    (lambda u, r, w: u + w, ShardingTypeError, "add: operands that are added must all be partial sums, or none"),
+    (lambda u, r, w: u * u, ShardingTypeError, "multiply: it is linear in either operand, so both must not be"),
+    (lambda u, r, w: u * w, ShardingTypeError, "multiply: the factor of partial sums must be reduced along 'x'"),
+    (lambda u, r, w: r / u, ShardingTypeError, "divide: it is not linear in the divisor"),
+    (lambda u, r, w: u @ w, ShardingTypeError, "dot: operands that are contracted must not be partial sums"),
+    (lambda u, r, w: r + w, ShardingTypeError, "add: an operand is whole, where another one is reduced along 'x'"),
+    (lambda u, r, w: r + reshard(w, P("x")), ShardingTypeError, "add: an operand is split along 'x', where another"),
+    (lambda u, r, w: u + _sum(along="y"), ShardingTypeError, "add: operands are partial sums, or reduced, along diff"),
+]
+
+
+@pytest.mark.parametrize("wrap", [tx.jit, lambda f: f], ids=["jit", "eager"])
+@pytest.mark.parametrize(("function", "error", "said"), NO_SUMS)
+def test_operations_that_need_the_sum_refuse_partial_sums(function: Any, error: Any, said: str, wrap: Any) -> None:
+    w = reshard(np.arange(8, dtype=np.float32), P())
+    with pytest.raises(error, match=said):
+        wrap(function)(_sum(), _sum(kind="reduced"), w)
+
+
+@pytest.mark.parametrize("wrap", [tx.jit, lambda f: f], ids=["jit", "eager"])
+def test_cotangents_of_unreduced_arrays_are_reduced(wrap: Any) -> None:
+    def loss(u: Any, r: Any, x: Any, w: Any) -> Any:
+        product = jnp.einsum("ab,bc->ac", x, w, out_sharding=P(None, None, unreduced={"y"}))
+        return reshard((u * r).sum(), P()) + (reshard(product, P("x")) ** 2).sum()
+
+    x, w = _split((8, 4), None, "y"), _split((4, 2), "y")
+    found = wrap(tx.grad(loss, (0, 1, 2, 3)))(_sum(), _sum(kind="reduced"), x, w)
+    specs = P(None, reduced={"x"}), P(None, unreduced={"x"}), P(None, "y"), P("y", None)
+    assert tuple(g.sharding.spec for g in found) == specs
+    y = 2 * np.asarray(x) @ np.asarray(w)
+    for g, expected in zip(found, (np.arange(8), np.arange(8), y @ np.asarray(w).T, np.asarray(x).T @ y), strict=True):
+        np.testing.assert_allclose(g, expected)
+
+
+def test_devices_of_partial_sums_have_summands() -> None:
+    u = _sum()
+    assert not u.is_fully_replicated and repr(u).startswith("Array(shape=(8,)")
+    parts = [shard.data for shard in u.addressable_shards]
+    np.testing.assert_array_equal(sum(map(np.asarray, parts)), 2 * np.arange(8))  # two devices along y have the same
+    assert not u.sharding.is_equivalent_to(reshard(u, P()).sharding, 1)
+    with pytest.raises(ArgumentError, match="is of summands, of which an array cannot be made"):
+        tx.make_array_from_callback((8,), u.sharding, lambda index: np.arange(8))
+
+
+@pytest.mark.parametrize(
+    ("specs", "along", "said"),
+    [
+        ((P(None, "y"), P("y")), "x", "what is contracted is split along 'y' there, of f32"),
+        ((P(None, "y"), P()), "y", "what is contracted is split in different ways there"),
+        ((P("x"), P()), "y", "what is contracted is whole there"),
+    ],
+)
+@pytest.mark.parametrize(
+    "product",
+    [
+        jnp.dot,
+        jnp.matmul,
+        lax.dot,
+        lambda x, w, **options: jnp.einsum("ab,bc->ac", x, w, **options),
+        lambda x, w, **options: jnp.tensordot(x, w, 1, **options),
+        lambda x, w, **options: lax.dot_general(x, w, (((1,), (0,)), ((), ())), **options),
+    ],
+)
+def test_products_are_left_as_partial_sums_along_the_axes_they_are_summed_over(
+    product: Any, specs: Any, along: str, said: str
+) -> None:
+    x, w = (_split(shape, *spec) for shape, spec in zip(((8, 4), (4, 8)), specs, strict=True))
+    with pytest.raises(ShardingTypeError, match=said):
+        product(x, w, out_sharding=P(unreduced={along}))
+    x, w = _split((8, 4), None, "y"), _split((4, 8), "y")
+    found = product(x, w, out_sharding=P(unreduced={"y"}))
+    assert found.sharding.spec == P(None, None, unreduced={"y"})
+    np.testing.assert_array_equal(found, np.asarray(x) @ np.asarray(w))

@@ -364,6 +364,12 @@ class _OfParts:
             function = of_parts if self._has_sums(sums) else flat
             given = (function, parts, mesh, names, self._check_vma, name_of(self._f))
             made, captured, results = trace_parts(*given, run_parts, self.is_of_tracers, types)
+        for x in captured:
+            if sums_of(type_of(x)).unreduced & names:
+                raise ShardingTypeError(
+                    f"shard_map of {name_of(self._f)}: uses an array of the type {shown_type(x)} from around, of which "
+                    "each device has a summand; pass it as an argument."
+                )
         result = pytrees.unflatten(flat.tree, [x.array_shape for x in made.outputs])
         specs = self._specs("out_specs", self._out_specs, result, mesh)
         outs = [

@@ -224,7 +224,7 @@ def results_vary(x: Instruction, operands: Sequence[Sequence[Axes]]) -> list[Axe
     """The axes along which the arrays of an instruction's result vary, if those of its operands vary along these."""
     flat = [axes for several in operands for axes in several]
     name, count = x.op.name, len(leaf_shapes(x.shape))
-    if x.op is calls.tuple_:
+    if x.op is calls.tuple_ or name == "opt-barrier":
         return flat
     if x.op is calls.get_tuple_element:
         return [operands[0][x.attributes.index]]
@@ -317,6 +317,8 @@ def _wanted(
         outputs = tuple(_joined(axes[0], *found) for found in several)
         made = tuple(unified(branch, given, outputs) for branch in branches)
         return [axes[0], *given], {**attributes, "branch_computations": made}
+    if op.name == "opt-barrier":
+        return list(axes), attributes
     if op.name == "call" and getattr(attributes.get("rule"), "gives_cotangents", True):
         return list(axes), {**attributes, "to_apply": unified(attributes["to_apply"], tuple(axes), None)}
     if op.name == "shard-map" and attributes["check_vma"]:

@@ -12,14 +12,22 @@ from typing import Any
 import numpy as np
 
 from tinyxla.hlo import Instruction
-from tinyxla.ops import Op, elementwise, movement, reduction
+from tinyxla.ops import Op, calls, elementwise, movement, reduction
+from tinyxla.ops.distributed import varying
 from tinyxla.ops.op import Bilinear, ByAttributes, Linear
 from tinyxla.tracing.array import ConcreteArray
 from tinyxla.tracing.core import GraphTracer
 
 NOT_LINEAR = "it is not linear, so it does not take partial sums"
 _PRODUCTS = (elementwise.mul, elementwise.chain_mul, elementwise.div, elementwise.chain_div)
-_MOVES = (movement.broadcast, movement.reshape, movement.transpose, elementwise.convert)
+_MOVES = (
+    movement.broadcast,
+    movement.reshape,
+    movement.transpose,
+    elementwise.convert,
+    varying.pvary,
+    varying.recast,
+)
 
 
 def is_product(op: Op) -> bool:
@@ -66,12 +74,22 @@ def refusal_of_sums(
     return None
 
 
+def _stays_zero(loop: Instruction, k: int) -> bool:
+    """Whether a loop carries zeros in a place, as it does of a cotangent that it does not change."""
+    if loop.op.name != "while" or not is_zero(loop.operands[k]):
+        return False
+    body = loop.attributes.body
+    return body.outputs[k] is body.parameters[k] or is_zero(body.outputs[k])
+
+
 def is_zero(x: Any) -> bool:
     """Whether all elements are known to be zero."""
     if isinstance(x, GraphTracer):
         x = x.instruction
     while isinstance(x, Instruction) and x.op in _MOVES:
         (x,) = x.operands
+    if isinstance(x, Instruction) and x.op is calls.get_tuple_element:
+        return _stays_zero(x.operands[0], x.attributes.index)
     if isinstance(x, Instruction):
         return x.op is movement.constant and not np.any(x.attributes.literal.value)
     return isinstance(x, ConcreteArray) and not np.any(x.dense())

@@ -209,7 +209,8 @@ def _shard_map_shape(
 def _mapped(*operands: Any, **attributes: Any) -> Any:
     """The function, mapped over the parts along one mesh axis after the other."""
     a = ShardMap(**attributes)
-    to_apply, mesh, in_specs, out_specs = a.to_apply, a.mesh, a.in_specs, a.out_specs
+    to_apply, mesh = a.to_apply, a.mesh
+    in_specs, out_specs = (tuple(map(tuple, specs)) for specs in (a.in_specs, a.out_specs))  # values, which are sums
     axes = tuple((name, mesh.shape[name]) for name in a.own_axes)
     parts: list[Any] = []
     for x, spec in zip(operands, in_specs, strict=True):

@@ -369,7 +369,7 @@ def result_types(x: Instruction, operands: Sequence[Sequence[Spec]], sizes: Size
         ShardingTypeError: they do not follow.
     """
     flat = [spec for several in operands for spec in several]
-    if x.op is calls.tuple_:
+    if x.op is calls.tuple_ or x.op.name == "opt-barrier":
         return flat
     if x.op is calls.get_tuple_element:
         return [flat[x.attributes.index]]
@@ -576,7 +576,8 @@ def _shard_map(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> list[S
     if not others:
         return outside
     inside = output_types(a.to_apply, [_kept(spec, others) for spec in operands], others)
-    return [tuple(map(operator.add, *pair)) for pair in zip(outside, inside, strict=True)]
+    pairs = zip(outside, inside, strict=True)
+    return [with_sums(map(operator.add, spec, other), sums_of(spec)) for spec, other in pairs]
 
 
 def _dynamic_slice(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> list[Spec]:
