@@ -1557,7 +1557,7 @@ TAKES_ANYTHING = {
     "checkpoint-name": "what it is given, it gives",
     "constant": "its literal has a shape",
     "opt-barrier": "what it is given, it gives",
-    **dict.fromkeys(("psum-invariant", "pvary"), "what it is given, it gives, or the sum of that"),
+    **dict.fromkeys(("psum-invariant", "pvary", "recast"), "what it is given, it gives, or the sum of that"),
     "parameter": "its shape is an attribute",
     "symbolic-size": "its size is an attribute",
     "tuple": "of any values",

@@ -21,7 +21,7 @@ WHOLE = {
     **dict.fromkeys(
         "all-reduce all-gather reduce-scatter all-to-all collective-permute collective-broadcast ragged-all-to-all "
         "replica-id partition-id mpi-collective all-reduce-start all-reduce-done all-gather-start all-gather-done "
-        "collective-permute-start collective-permute-done pvary psum-invariant".split(),
+        "collective-permute-start collective-permute-done pvary psum-invariant recast".split(),
         "replicas of a program are not the devices of a mesh",
     ),
     **dict.fromkeys(

@@ -143,7 +143,7 @@ absent = {
     "while": "is tested as lax.while_loop and lax.scan",
     "conditional": "is tested as lax.cond and lax.switch",
     "map": "is what its computation is",
-    **dict.fromkeys(("checkpoint-name", "pvary", "psum-invariant", "sharding-constraint"), "is the identity"),
+    **dict.fromkeys(("checkpoint-name", "pvary", "psum-invariant", "recast", "sharding-constraint"), "is the identity"),
     "shard-map": "is compared with JAX in tests/jax/meshes",
     "opt-barrier": "is the identity",
     "rng": "draws other numbers",

@@ -192,7 +192,7 @@ ONLY_IN_TEXT = (
 ).split()
 OF_THE_LIBRARY = sorted(
     "Eig Eigh LuDecomposition LuPivotsToPermutation Qr Solve Svd callback checkpoint-name lanes mpi-collective pvary "
-    "psum-invariant shard-map sharding-constraint symbolic-size threefry-2x32 while-pullback".split()
+    "psum-invariant recast shard-map sharding-constraint symbolic-size threefry-2x32 while-pullback".split()
     + list(elementwise.NAMES - OPCODES)
 )
 

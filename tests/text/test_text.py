@@ -101,7 +101,9 @@ REFUSED: dict[str, Callable[[Sample], bool]] = {
     "sinh": lambda sample: True,
     "triangular-solve": _has_nan,
     "lanes": lambda sample: True,
-    **dict.fromkeys("mpi-collective psum-invariant pvary shard-map sharding-constraint".split(), lambda sample: True),
+    **dict.fromkeys(
+        "mpi-collective psum-invariant pvary recast shard-map sharding-constraint".split(), lambda sample: True
+    ),
     **dict.fromkeys(("symbolic-size", "threefry-2x32", "while-pullback"), lambda sample: True),
 }
 

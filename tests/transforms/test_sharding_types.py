@@ -395,7 +395,8 @@ def test_cotangents_of_unreduced_arrays_are_reduced(wrap: Any) -> None:
 
 def test_devices_of_partial_sums_have_summands() -> None:
     u = _sum()
-    assert not u.is_fully_replicated and repr(u).startswith("Array(shape=(8,)")
+    assert not u.is_fully_replicated
+    assert repr(u).startswith("Array(shape=(8,)")
     parts = [shard.data for shard in u.addressable_shards]
     np.testing.assert_array_equal(sum(map(np.asarray, parts)), 2 * np.arange(8))  # two devices along y have the same
     assert not u.sharding.is_equivalent_to(reshard(u, P()).sharding, 1)

@@ -88,7 +88,7 @@ class _Resolution:
         axis = self.axes.get(attributes.get("axis_name"))
         if axis is None:
             return x.op(*operands, **map_computations(attributes, self.computation))
-        if x.op is varying.pvary:
+        if x.op in (varying.pvary, varying.recast):
             return operands[0]
         if x.op is varying.psum_invariant:
             total = collectives.sum_of(operands[0].dtype)

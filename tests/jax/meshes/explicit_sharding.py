@@ -256,3 +256,43 @@ def types_of_parts():
                 yield call()
             except Exception as error:
                 yield isinstance(error, Exception)
+
+
+def partial_sums():
+    mesh = jax.make_mesh((2, 2), ("X", "Y"), axis_types=(AxisType.Explicit,) * 2)
+    reshard = jax.sharding.reshard
+    with jax.set_mesh(mesh):
+        u, r = (reshard(jnp.arange(8.0), P(**{kind: {"X"}})) for kind in ("unreduced", "reduced"))
+        yield str(jax.typeof(u)), str(jax.typeof(r)), repr(u).partition(" axis_types")[0], u.sharding.shard_shape((8,))
+        yield [np.asarray(shard.data).tolist() for shard in u.addressable_shards], u.is_fully_replicated
+        for f in (
+            lambda: u + u,
+            lambda: u * r,
+            lambda: jnp.sin(r) * 2.0,
+            lambda: u.reshape(2, 4).T,
+            lambda: r @ r,
+            lambda: u.sum(),
+            lambda: jnp.concatenate([u, u]),
+            lambda: jnp.sin(u),
+            lambda: u * u,
+            lambda: u + jnp.arange(8.0),
+            lambda: r + jnp.arange(8.0),
+        ):
+            try:
+                found = f()
+                yield str(jax.typeof(found)), np.asarray(reshard(found, P(*[None] * found.ndim)))
+            except Exception as error:
+                yield isinstance(error, NotImplementedError)
+        gradients = jax.jit(jax.grad(lambda u, r: reshard((u * r).sum(), P()), (0, 1)))(u, r)
+        yield [str(jax.typeof(g)) for g in gradients], [np.asarray(reshard(g, P(None))) for g in gradients]
+
+        def parts(u, r, x):
+            kinds = [str(jax.typeof(v)) for v in (u, r, x, u * r, jax.lax.pcast(x, "X", to="unreduced"), r * x)]
+            seen.append((kinds, sorted(jax.typeof(u).mat.unreduced)))
+            gradient = jax.grad(lambda r: (r * x).sum())(r)
+            return u, r, jax.lax.psum_scatter(gradient, "X", tiled=True), jax.lax.psum(gradient, "X")
+
+        seen = []
+        outs = P(unreduced={"X"}), P(reduced={"X"}), P("X"), P()
+        found = jax.jit(jax.shard_map(parts, out_specs=outs))(u, r, reshard(jnp.arange(16.0), P("X")))
+        yield seen, [str(jax.typeof(x)) for x in found], [np.asarray(reshard(x, P(None))) for x in found]

@@ -436,6 +436,17 @@ def _constraint_params(x: Instruction, a: Any) -> Params:
     return {"sharding": NamedSharding(a.mesh, spec, memory_kind=a.memory_kind), "unconstrained_dims": unconstrained}
 
 
+_CASTS = {("varying", "unreduced"): "vary_unreduced_cast_p", ("reduced", "varying"): "reduced_vary_cast_p"}
+
+
+def _recast(x: Instruction, operands: list[Atom]) -> Translated:
+    """JAX's casts by their names; others, which are parts of its operations, have none."""
+    a = x.attributes
+    name = _CASTS.get((a.source, a.target))
+    kinds = {} if name else {"source": a.source, "target": a.target}
+    return _simple(name or "recast", lambda x, a: {"axes": (a.axis_name,), **kinds})(x, operands)
+
+
 def _loop(x: Instruction, operands: list[Atom]) -> Translated:
     test, body = closed_computation(x.attributes.condition), closed_computation(x.attributes.body)
     params = {"cond_nconsts": 0, "cond_jaxpr": test, "body_nconsts": 0, "body_jaxpr": body}
@@ -462,6 +473,7 @@ _TRANSLATIONS: dict[str, Callable[[Instruction, list[Atom]], Translated]] = {
     "collective-permute": _permute,
     "shard-map": _shard_map,
     "sharding-constraint": _simple("sharding_constraint", _constraint_params),
+    "recast": _recast,
     "pvary": _simple("pvary", lambda x, a: {"axes": (a.axis_name,)}),
     "psum-invariant": _simple("psum_invariant", lambda x, a: {"axes": (a.axis_name,)}),
     "convert": _simple(

@@ -305,6 +305,17 @@ def _shard_map(
 
 
 _define("shard_map", _shard_map, True)
+
+
+def _recast(x: Any, axes: Any, source: str, target: str) -> Any:
+    for name in axes:
+        x = varying.recast(x, axis_name=name, source=source, target=target)
+    return x
+
+
+_define("recast", _recast)
+_define("vary_unreduced_cast_p", lambda x, axes: lax.pcast(x, axes, to="unreduced"))
+_define("reduced_vary_cast_p", lambda x, axes: lax.pcast(x, axes, to="varying"))
 _define("pvary", lambda x, axes: lax.pcast(x, axes, to="varying"))
 _define("psum_invariant", lambda x, axes: [functools.reduce(_summed_over, axes, as_array(x))], True)
 
