@@ -393,6 +393,16 @@ def test_cotangents_of_unreduced_arrays_are_reduced(wrap: Any) -> None:
         np.testing.assert_allclose(g, expected)
 
 
+@pytest.mark.parametrize("kind", ["unreduced", "reduced"])
+def test_derivatives_of_linearize_have_the_types_of_results(kind: str) -> None:
+    x, r = _sum(kind=kind), _sum(kind="reduced")
+    y, derivative = tx.linearize(lambda x, r: x * jnp.tanh(r), x, r)
+    found = derivative(x, r)
+    assert found.sharding.spec == y.sharding.spec == P(None, **{kind: {"x"}})
+    a = np.arange(8)
+    np.testing.assert_allclose(found, a * np.tanh(a) + a * a * (1 - np.tanh(a) ** 2), rtol=1e-4, atol=1e-6)
+
+
 def test_devices_of_partial_sums_have_summands() -> None:
     u = _sum()
     assert not u.is_fully_replicated

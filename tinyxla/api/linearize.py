@@ -25,6 +25,7 @@ from tinyxla.ops import elementwise, movement
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import with_scalar_register
+from tinyxla.tracing.axis_types import EVERY, with_auto_axes
 from tinyxla.tracing.core import trace, within_scope
 from tinyxla.tracing.float_zeros import is_float0
 from tinyxla.tracing.promotion import as_array, float0
@@ -35,6 +36,7 @@ from tinyxla.transforms.computations import chosen, effects, inexact, reverse, r
 from tinyxla.transforms.custom import linear_part
 from tinyxla.transforms.manual import dependent_results
 from tinyxla.transforms.reverse import is_inexact
+from tinyxla.transforms.sharding_types import sharding_in_type, with_type_of
 from tinyxla.tree_util import Partial
 from tinyxla.util.name_stacks import JVP, TRANSPOSE
 from tinyxla.util.tracebacks import boundary
@@ -97,14 +99,16 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     def derivative(captured: list[Any], *tangents: Any) -> Any:
         zeros = [movement.full(0, s.dtype, s.dimensions) for s in shapes]  # where the way back is, since it is linear
         given = _leaves_like(inputs, treedef, tangents, f"the derivative of {name}: a tangent", is_strict=True)
-        moves = iter(run(forth(), [*zeros, *captured, *chosen(given, flows)]))
+        operands = [*zeros, *captured, *chosen(given, flows)]
+        is_typed = any(x.sharding is not None for x in outputs)  # what the way back computes has no types
+        moves = iter(with_auto_axes(EVERY, lambda: run(forth(), operands)) if is_typed else run(forth(), operands))
         leaves = [
-            next(moves).with_weak_type(x.weak_type) if moving else np.zeros(x.shape, float0)
+            with_type_of(next(moves), x).with_weak_type(x.weak_type) if moving else np.zeros(x.shape, float0)
             for x, moving in zip(outputs, seeded, strict=True)
         ]
         return flat.result(leaves)
 
-    outputs = [ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type) for x in values]
+    outputs = [ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type, sharding=sharding_in_type(x)) for x in values]
     return flat.with_aux(flat.result(values), Partial(named("derivative", fun, derivative), captured))
 
 

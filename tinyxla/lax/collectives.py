@@ -46,6 +46,8 @@ class Axis(NamedTuple):
 
 def _axes(what: str, axis_name: Any) -> list[Axis]:
     """The axes that are named; an error for one that is not there."""
+    if isinstance(axis_name, set | frozenset):
+        raise ArgumentError(f"{what}: axis_name must be a name or a tuple of names, but is {axis_name!r}.")
     found: list[Axis] = []
     for name in axis_name if isinstance(axis_name, (tuple, list)) else (axis_name,):  # pyright: ignore[reportUnknownVariableType]
         try:

@@ -291,6 +291,10 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
         "dot_general requires contracting dimensions to have consistent sharding, got {1}.",
     ),
     (r"^([\w-]+): it is not linear, so it does not take partial sums", "unreduced rule for {1:op} is not implemented."),
+    (
+        r"^lax\.\w+: axis_name must be a name or a tuple of names, but is (.*)\.$",
+        "axis_name={1} must be a tuple or a str. Got {1}",
+    ),
     (r"^lax.pcast: to='(\w+)' is for a value .* this one is (\w+)", "Unsupported pcast from={2}, to='{1}'"),
     (
         r"^add: operands that are added must all be partial sums",
