@@ -625,6 +625,7 @@ def test_private_modules_are_the_public_ones_of_the_same_name() -> None:
         from jax._src.interpreters.batching import is_vmappable
         from jax._src.lax import linalg
         from jax._src.lib import xla_client
+        from jax._src import mesh, named_sharding, partition_spec, shard_map
         from jax._src.pjit import auto_axes
         from jax._src.scipy.special import gammaln
         from jax._src.sharding_impls import canonicalize_sharding
@@ -632,6 +633,8 @@ def test_private_modules_are_the_public_ones_of_the_same_name() -> None:
         print(gammaln is jax.scipy.special.gammaln, DTypeLike is jax.typing.DTypeLike, is_vmappable(jnp.ones(3)))
         print(linalg.svd_p, auto_axes is jax.sharding.auto_axes, issubclass(xla_client.XlaRuntimeError, Exception))
         print(jax._src.core.concrete_or_error(int, jnp.array(3)))
+        print(partition_spec.PartitionSpec is P, shard_map.shard_map is jax.shard_map, mesh.Mesh is jax.sharding.Mesh)
+        print(mesh.thread_resources.env.physical_mesh == mesh.EMPTY_ENV.physical_mesh, mesh.get_abstract_mesh().empty)
         print(canonicalize_sharding(None, "map"), canonicalize_sharding(jax.typeof(jnp.ones(3)).sharding, "map"))
         with jax.set_mesh(jax.make_mesh((1,), ("x",))):
             print(canonicalize_sharding(P("x"), "map").spec)
@@ -643,6 +646,8 @@ def test_private_modules_are_the_public_ones_of_the_same_name() -> None:
         "True True False",
         "svd True True",
         "3",
+        "True True True",
+        "True True",
         "None None",
         "P('x',)",
         "jax._src.nowhere",

@@ -83,6 +83,7 @@ def set_attributes() -> None:
     array_type: Any = Array
     array_type._value = property(lambda self: self.numpy())
     array_type._committed = property(lambda self: self.committed)
+    array_type._fully_replicated_shard = lambda self: self.addressable_data(0)
     array_type.on_device_size_in_bytes = lambda self: self.nbytes
     array_type.unsafe_buffer_pointer = memories.address
     KeyArray.unsafe_buffer_pointer = lambda self: memories.address(self.words)  # type: ignore[attr-defined]

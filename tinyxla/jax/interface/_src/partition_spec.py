@@ -1,0 +1,3 @@
+"""`jax._src.partition_spec`."""
+
+from tinyxla.sharding import PartitionSpec as PartitionSpec
