@@ -590,3 +590,9 @@ def test_random_bits_of_mapped_keys_do_not_depend_on_the_option_of_rank_promotio
     with tinyxla.numpy_rank_promotion("raise"):
         _, bits = tinyxla.vmap(lambda key: lax.rng_bit_generator(key, (5, 7)))(keys)
     assert bits.shape == (3, 5, 7)
+
+
+def test_full_like_takes_descriptions_of_arrays() -> None:
+    found = lax.full_like(tinyxla.ShapeDtypeStruct((2,), "int8"), 7)
+    assert found.dtype == np.int8
+    np.testing.assert_array_equal(found, [7, 7])
