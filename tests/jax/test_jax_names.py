@@ -623,7 +623,7 @@ def test_private_modules_are_the_public_ones_of_the_same_name() -> None:
         import jax, jax.numpy as jnp
         from jax.sharding import PartitionSpec as P
         from jax._src.interpreters.batching import is_vmappable
-        from jax._src.lax import linalg
+        from jax._src.lax import linalg, parallel
         from jax._src.lib import xla_client
         from jax._src import mesh, named_sharding, partition_spec, shard_map
         from jax._src.pjit import auto_axes
@@ -634,6 +634,7 @@ def test_private_modules_are_the_public_ones_of_the_same_name() -> None:
         print(linalg.svd_p, auto_axes is jax.sharding.auto_axes, issubclass(xla_client.XlaRuntimeError, Exception))
         print(jax._src.core.concrete_or_error(int, jnp.array(3)))
         print(partition_spec.PartitionSpec is P, shard_map.shard_map is jax.shard_map, mesh.Mesh is jax.sharding.Mesh)
+        print(parallel.psum is jax.lax.psum, jax.sharding.ManualAxisType(varying={"x"}).reduced)
         print(mesh.thread_resources.env.physical_mesh == mesh.EMPTY_ENV.physical_mesh, mesh.get_abstract_mesh().empty)
         print(canonicalize_sharding(None, "map"), canonicalize_sharding(jax.typeof(jnp.ones(3)).sharding, "map"))
         with jax.set_mesh(jax.make_mesh((1,), ("x",))):
@@ -647,6 +648,7 @@ def test_private_modules_are_the_public_ones_of_the_same_name() -> None:
         "svd True True",
         "3",
         "True True True",
+        "True frozenset()",
         "True True",
         "None None",
         "P('x',)",
