@@ -265,6 +265,7 @@ def partial_sums():
         u, r = (reshard(jnp.arange(8.0), P(**{kind: {"X"}})) for kind in ("unreduced", "reduced"))
         yield str(jax.typeof(u)), str(jax.typeof(r)), repr(u).partition(" axis_types")[0], u.sharding.shard_shape((8,))
         yield [np.asarray(shard.data).tolist() for shard in u.addressable_shards], u.is_fully_replicated
+        yield '[{}], unreduced={"X"}>' in jax.jit(lambda u: u + u).lower(u).as_text()
         for f in (
             lambda: u + u,
             lambda: u * r,

@@ -4,7 +4,7 @@ and of constraints, in the notations of XLA and of Shardy."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tinyxla.api.aot import Lowered
@@ -15,7 +15,7 @@ from tinyxla.ops.host.custom_call import custom_call
 from tinyxla.shapes import Shape
 from tinyxla.tracing.core import trace
 from tinyxla.tracing.meshes import AbstractMesh
-from tinyxla.tracing.shardings import UNCONSTRAINED, axes_of
+from tinyxla.tracing.shardings import UNCONSTRAINED, axes_of, sums_of, with_sums
 from tinyxla.transforms.computations import interpret, results
 
 _TARGET = "Sharding"
@@ -50,7 +50,8 @@ def _with_calls(computation: Computation) -> Computation:
         if x.op.name != "sharding-constraint":
             return x.op(*operands, **x.attributes._asdict())
         spec = [None if part is UNCONSTRAINED else axes_of(part) for part in x.attributes.spec]
-        configuration = f"{hlo_text(x.attributes.mesh, [part or () for part in spec])} {sdy_text(spec)}"
+        wanted = with_sums(spec, sums_of(x.attributes.spec))
+        configuration = f"{hlo_text(x.attributes.mesh, [part or () for part in spec])} {sdy_text(wanted)}"
         shape = Shape.of(operands[0])
         return custom_call(operands[0], custom_call_target=_TARGET, shape=shape, backend_config=configuration)
 
@@ -67,9 +68,14 @@ def hlo_text(mesh: AbstractMesh, spec: Sequence[Sequence[Any]]) -> str:
 
 
 def sdy_text(spec: Sequence[Sequence[Any] | None]) -> str:
-    """A sharding as Shardy writes it: `<@mesh, [{"x"}, {?}]>`; None is a dimension that is left open."""
-    parts = ["{?}" if axes is None else "{" + ", ".join(f'"{name}"' for name in axes) + "}" for axes in spec]
-    return f"<@mesh, [{', '.join(parts)}]>"
+    """A sharding as Shardy writes it: `<@mesh, [{"x"}, {?}], unreduced={"y"}>`; None is a dimension that is left open."""
+
+    def listed(axes: Iterable[Any]) -> str:
+        return "{" + ", ".join(f'"{name}"' for name in axes) + "}"
+
+    parts = ["{?}" if axes is None else listed(axes) for axes in spec]
+    unreduced = sorted(sums_of(spec).unreduced, key=str)
+    return f"<@mesh, [{', '.join(parts)}]{f', unreduced={listed(unreduced)}' if unreduced else ''}>"
 
 
 def _annotated_hlo(text: str, mesh: AbstractMesh, specs: Sequence[Any]) -> str:
@@ -95,7 +101,7 @@ def _annotated_stablehlo(text: str, mesh: AbstractMesh, specs: Sequence[Any]) ->
     lines[0] = lines[0].replace(" {", f" attributes {{{counts}}} {{\n  sdy.mesh @mesh = <[{sizes}]>", 1)
 
     def constraint(found: re.Match[str]) -> str:
-        sharding = re.search(r"<@mesh, \[.*?\]>", found[0].replace("\\22", '"').replace('\\"', '"'))
+        sharding = re.search(r"<@mesh, \[.*?\].*?>", found[0].replace("\\22", '"').replace('\\"', '"'))
         assert sharding is not None
         return f"sdy.sharding_constraint {found[1]} {sharding[0]} : {found[2]}"
 
