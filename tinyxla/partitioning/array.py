@@ -227,7 +227,7 @@ class ShardedArray(Interpreted):
         if device.process_index != process_index():
             raise ArgumentError(f"The part on {device!r} is on process {device.process_index}, not {process_index()}.")
         part, layout = self.block[self.place_in_block(device)], layout_on(device, self.layout.memory_kind)
-        if not self._has_sum(device):
+        if self.layout.spec.unreduced and not self._has_sum(device):
             part = np.zeros_like(part)
         return ShardedArray(np.asarray(part), part.shape, layout) if is_spread(layout) else wrap(part)
 
