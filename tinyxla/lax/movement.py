@@ -96,8 +96,8 @@ def full_like(
     >>> full_like(np.zeros((2,), "int8"), 7)
     Array([7, 7], dtype=int8)
     """
-    is_described = hasattr(x, "shape") and hasattr(x, "dtype")
-    like: Any = x if is_described else array_of(x, "lax.full_like")
+    is_description = hasattr(x, "shape") and hasattr(x, "dtype") and not isinstance(x, np.ndarray | np.generic)
+    like: Any = x if is_description else array_of(x, "lax.full_like")
     kind = like.dtype if dtype is None else dtype
     if sharding is None and shape is None and layout_of(like) is not None:
         sharding = like.sharding
