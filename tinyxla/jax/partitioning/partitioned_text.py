@@ -68,7 +68,7 @@ def hlo_text(mesh: AbstractMesh, spec: Sequence[Sequence[Any]]) -> str:
 
 
 def sdy_text(spec: Sequence[Sequence[Any] | None]) -> str:
-    """A sharding as Shardy writes it: `<@mesh, [{"x"}, {?}], unreduced={"y"}>`; None is a dimension that is left open."""
+    """A sharding as Shardy writes it: `<@mesh, [{"x"}, {?}], unreduced={"y"}>`; None leaves one open."""
 
     def listed(axes: Iterable[Any]) -> str:
         return "{" + ", ".join(f'"{name}"' for name in axes) + "}"
