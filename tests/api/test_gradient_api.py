@@ -246,6 +246,7 @@ def test_checks_pass() -> None:
     check_grads(lambda z: tnp.exp(z) * tnp.conj(z), (Z,), 2)
     check_grads(lambda x: tnp.where(x > 0, x * x, 0), (tnp.array([1.0, -1.0]),), 2, modes="rev")
     check_grads(lambda n: n * 2, (N,), 1)
+    check_grads(lambda x: tnp.stack([x, x * 0 - tnp.inf]), (0.5,), 2)
 
 
 def wrong(jvp: Any = None, vjp: Any = None) -> Any:

@@ -497,7 +497,8 @@ def _scatter(
     x, new = of_one_type(what, operand, updates)
     indices = _index_vectors(what, scatter_indices)
     numbers = _numbers(what, ScatterDimensionNumbers, dimension_numbers)
-    if GatherScatterMode.from_any("drop" if mode is None else mode) is GatherScatterMode.CLIP:
+    kind = GatherScatterMode.from_any("drop" if mode is None else mode)
+    if kind is GatherScatterMode.CLIP:
         left_out = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
         window = [d for d in range(x.ndim) if d not in left_out]
         if len(window) != len(numbers.update_window_dims) or any(u >= new.ndim for u in numbers.update_window_dims):
@@ -521,6 +522,7 @@ def _scatter(
         scatter_indices_batching_dims=numbers.scatter_indices_batching_dims,
         indices_are_sorted=bool(indices_are_sorted),
         unique_indices=bool(unique_indices),
+        moves_gradients=kind is GatherScatterMode.PROMISE_IN_BOUNDS,
     )
 
 

@@ -272,6 +272,7 @@ def _scatter_like(a: Gather, to_apply: Computation) -> Scatter:
         input_batching_dims=a.operand_batching_dims,
         scatter_indices_batching_dims=a.start_indices_batching_dims,
         indices_are_sorted=a.indices_are_sorted,
+        moves_gradients=a.drops_gradients,
         to_apply=to_apply,
     )
 
@@ -390,6 +391,7 @@ class Scatter(NamedTuple):
     scatter_indices_batching_dims: Ints = ()  # ... of the indices: those that run together
     indices_are_sorted: bool = False
     unique_indices: bool = False
+    moves_gradients: bool = False  # of updates that are left out where they are added: to where they would be inside
 
     def gather(self, slice_sizes: Ints = ()) -> Gather:
         """The gather that reads where this writes."""
@@ -402,6 +404,7 @@ class Scatter(NamedTuple):
             operand_batching_dims=self.input_batching_dims,
             start_indices_batching_dims=self.scatter_indices_batching_dims,
             indices_are_sorted=self.indices_are_sorted,
+            drops_gradients=self.moves_gradients,
         )
 
 
@@ -545,7 +548,10 @@ def _with(a: Scatter, op: str, dtype: Any) -> dict[str, Any]:
 
 
 def _add_transpose(g: Value, x: Value, indices: Value, updates: Value, **attributes: Any) -> tuple[Value, Value]:
-    return g, _read(g, indices, updates, Scatter(**attributes))
+    a = Scatter(**attributes)
+    if a.moves_gradients and g.size:  # the transpose of a gather, whose transpose is the gather again
+        return g, gather(g, indices, **_gather_like(a, g, updates)._asdict())
+    return g, _read(g, indices, updates, a)
 
 
 def _replace_transpose(g: Value, x: Value, indices: Value, updates: Value, **attributes: Any) -> tuple[Value, Value]:

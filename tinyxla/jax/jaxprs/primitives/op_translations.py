@@ -83,7 +83,7 @@ def scatter(x: Instruction, operands: list[Atom]) -> Translated:
         "dimension_numbers": numbers,
         "indices_are_sorted": a.indices_are_sorted,
         "unique_indices": a.unique_indices,
-        "mode": lax.GatherScatterMode.FILL_OR_DROP,
+        "mode": lax.GatherScatterMode.PROMISE_IN_BOUNDS if a.moves_gradients else lax.GatherScatterMode.FILL_OR_DROP,
     }
     return primitives[f"scatter{kind}"], params, operands
 
