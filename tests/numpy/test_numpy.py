@@ -1283,6 +1283,7 @@ def test_functions_that_ask_for_a_shape_or_an_index_take_what_gives_an_array() -
     np.testing.assert_array_equal(jnp.roll(x, one), np.roll(x, 1))
     np.testing.assert_array_equal(jnp.delete(x, one), np.delete(x, 1))
     np.testing.assert_array_equal(jnp.insert(x, one, 7), np.insert(x, 1, 7))
+    np.testing.assert_allclose(jnp.linalg.lstsq(Held(np.eye(5, dtype=np.float32)), Held(x))[0], x, 1e-6)
 
 
 def test_complex_images_are_resized_without_promotion() -> None:

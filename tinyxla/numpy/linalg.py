@@ -1008,7 +1008,7 @@ def lstsq(
         Array([2.], dtype=float32)
     """
     found, rest, rank, s = _least_squares(a, b, rcond)
-    rows, columns = np.shape(a)
+    rows, columns = array_of(a, "linalg.lstsq").shape
     if numpy_resid and (rows <= columns or int(rank) < columns):
         rest = rest[:0]
     return found, rest, rank, s

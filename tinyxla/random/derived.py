@@ -36,7 +36,7 @@ from tinyxla.random.distributions import (
     rademacher,
     uniform,
 )
-from tinyxla.random.keys import ShapeLike, checked_key, split
+from tinyxla.random.keys import ShapeLike, checked_key, clone, split
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import default_float, default_int
@@ -758,7 +758,7 @@ def poisson(key: Array, lam: Any, shape: MaybeShape = None, dtype: DTypeLike = N
     rate = spread(what, lam, np.dtype(np.float32), sizes)
     few = tnp.isnan(rate) | (rate < 10)
     small = _poisson_by_products(source, tnp.where(few, rate, 0.0), kind)
-    large = _poisson_by_rejection(source, tnp.where(few, 1e5, rate), few).astype(kind)
+    large = _poisson_by_rejection(clone(source), tnp.where(few, 1e5, rate), few).astype(kind)
     return tnp.where(rate == 0, 0, tnp.where(few, small, large)).astype(kind)
 
 
@@ -836,7 +836,7 @@ def binomial(key: Array, n: Any, p: Any, shape: MaybeShape = None, dtype: DTypeL
     few = ~valid | (trials * rare <= 10)
     trials = tnp.floor(trials)
     by_gaps = _binomial_by_gaps(source, tnp.where(valid & few, trials, -1), rare)
-    other = _binomial_by_rejection(source, tnp.where(few, 1e4, trials), tnp.where(few, 0.5, rare), few)
+    other = _binomial_by_rejection(clone(source), tnp.where(few, 1e4, trials), tnp.where(few, 0.5, rare), few)
     found = tnp.where(few, by_gaps, other)
     found = tnp.where(chance < 0.5, found, trials - found)
     found = tnp.where(endless & (chance > 0), math.inf, found)

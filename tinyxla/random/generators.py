@@ -34,12 +34,14 @@ class Generator(NamedTuple):
         split: of the words of a key and a shape: words of keys, in that shape.
         fold_in: of the words of a key and a number u32[]: the words of another key.
         bits: of the words of a key, a shape and a type of unsigned integers: random bits.
+        clone: of the words of a key: the same, for a use on purpose of a key that is used already.
     """
 
     seed: Callable[[Any, Any], Any]
     split: Callable[[Any, Sizes], Any]
     fold_in: Callable[[Any, Any], Any]
     bits: Callable[[Any, Sizes, Any], Any]
+    clone: Callable[[Any], Any] = lambda words: words
 
 
 # --- ciphers of counters ----------------------------------------------------------------------------------------------

@@ -315,7 +315,7 @@ def clone(key: Any) -> Array:
         Array(True, dtype=bool)
     """
     keys, by_words = typed_keys("tinyxla.random.clone", key)
-    return as_given(keys, by_words)
+    return as_given(KeyArray(keys.dtype, generator_of(keys).clone(keys.words)), by_words)
 
 
 @drawn("num", inline=True)

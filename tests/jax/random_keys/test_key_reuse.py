@@ -90,6 +90,11 @@ CASES = {
         "lax.while_loop(lambda c: c[1] < 9, lambda c: (c[0], c[1] + bits(c[0])), (key, jnp.uint32(0)))",
         "KeyReuseError while_loop body function leads to key reuse when repeatedly e",
     ),
+    "two_algorithms": ("jax.random.poisson(key, 3.0); assert_consumed(key)", "passes"),
+    "checkpointed_key": (
+        "jax.grad(jax.checkpoint(lambda x, k: x * uniform(k)))(1.0, key); assert_consumed(key)",
+        "passes",
+    ),
     "gradient": ("jax.grad(jax.checkpoint(lambda x: x * bits(key)))(1.0)", "passes"),
     "gradient_twice": ("jax.grad(jax.checkpoint(lambda x: x * bits(key) + bits(key)))(1.0)", BITS),
 }

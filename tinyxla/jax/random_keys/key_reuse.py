@@ -278,6 +278,11 @@ def _call(eqn: JaxprEqn, keys: set[Var]) -> KeyReuseSignature:
     return _inner(called, keys)
 
 
+def _checkpoint(eqn: JaxprEqn, keys: set[Var]) -> KeyReuseSignature:
+    """Where it computes again for a gradient, it does so with the same keys on purpose."""
+    return KeyReuseSignature() if eqn.params["differentiated"] else _call(eqn, keys)
+
+
 def _inner(called: _Called, keys: set[Var]) -> KeyReuseSignature:
     jaxpr = called.jaxpr
     known = [v for x, v in zip(called.operands, jaxpr.invars, strict=False) if x in keys]
@@ -362,7 +367,8 @@ _BY_NAME: dict[str, KeyReuseSignature | SignatureOf] = {
     "scan": _scan,
     "while": _while,
     "cond": _cond,
-    **dict.fromkeys(("jit", "remat2", "closed_call", "call", "custom_jvp_call", "custom_vjp_call"), _call),
+    "remat2": _checkpoint,
+    **dict.fromkeys(("jit", "closed_call", "call", "custom_jvp_call", "custom_vjp_call"), _call),
 }
 key_reuse_signatures: dict[Primitive, Any] = {
     **{primitive: _BY_NAME[name] for name, primitive in (primitives | RANDOM).items() if name in _BY_NAME},

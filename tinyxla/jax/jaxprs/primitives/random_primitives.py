@@ -110,7 +110,10 @@ def recorded(name: str, generator: Generator) -> Generator:
         params = {"bit_width": np.dtype(dtype).itemsize * 8, "shape": sizes, **of_generator}
         return applied("random_bits", params, lambda w: generator.bits(w, sizes, dtype), words)
 
-    return Generator(generator.seed, split, fold_in, bits)
+    def clone(words: Any) -> Any:
+        return applied("random_clone", {}, generator.clone, words) if is_recording() else words
+
+    return Generator(generator.seed, split, fold_in, bits, clone)
 
 
 def record_generators() -> None:
@@ -167,13 +170,9 @@ def wrap_key_data(
 
 @functools.wraps(random.clone)
 def clone(key: Any) -> Any:
-    if not isinstance(key, KeyArray):
-        return random.clone(key)
-    if not is_recording():
-        words = key.words
-        copied = ConcreteArray(np.array(words.buffer())) if isinstance(words, ConcreteArray) else words
-        return KeyArray(key.dtype, copied)
-    return KeyArray(key.dtype, applied("random_clone", {}, lambda x: x, key))
+    if isinstance(key, KeyArray) and isinstance(key.words, ConcreteArray) and not is_recording():
+        return KeyArray(key.dtype, ConcreteArray(np.array(key.words.buffer())))  # whose use is its own
+    return random.clone(key)
 
 
 def _of_typed_key(function: Function) -> Function:
