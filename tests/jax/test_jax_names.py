@@ -677,3 +677,37 @@ def test_arrays_and_tracers_are_of_modules_of_jax() -> None:
         *["jax"] * 6,
         "'Tracer' object has no attribute 'meen'. Did you mean 'mean'?",
     ]
+
+
+def test_profiles_of_memory_are_files_of_pprof_and_servers_have_no_effect() -> None:
+    assert printed("""
+        import gzip, tempfile, warnings, jax, jax.numpy as jnp
+        x = jnp.ones((40, 17))
+        with tempfile.NamedTemporaryFile() as file:
+            jax.profiler.save_device_memory_profile(file.name)
+            data = gzip.decompress(file.read())
+        print(b"float32[40,17]" in data, data.startswith(bytes([10, 4, 8, 1, 16, 2])))
+        print(jax.profiler.ProfileOptions().host_tracer_level)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            jax.profiler.start_server(9999)
+        print(len(caught))
+        for call in (lambda: jax.profiler.start_server(9998), jax.profiler.stop_server, jax.profiler.stop_server):
+            try:
+                call()
+            except ValueError as error:
+                print(str(error).split(": ")[1].split(".")[0])
+        """) == ["True True", "2", "1", "Only one profiler server can be active at a time", "No active profiler server"]
+
+
+def test_constraints_of_layouts_leave_arrays_as_they_are() -> None:
+    assert printed("""
+        import jax, jax.numpy as jnp
+        from jax.experimental.layout import Layout, with_layout_constraint
+        x = jnp.ones((2, 3))
+        print(jax.jit(lambda x: with_layout_constraint({"a": x}, Layout((1, 0))))(x)["a"].shape)
+        try:
+            with_layout_constraint(x, Layout((0,)))
+        except ValueError as error:
+            print("Layout(major_to_minor=(0,)" in str(error))
+        """) == ["(2, 3)", "True"]

@@ -113,6 +113,33 @@ def array_format(x: Any) -> Format:
     return _dense(x.shape, x.sharding)
 
 
+def with_layout_constraint(x: Any, layouts: Any) -> Any:
+    """The arrays, whose memory stays row-major.
+
+    Args:
+        x: a pytree of arrays.
+        layouts: a `Layout` for all of them, or a pytree with one for each.
+
+    Returns:
+        x.
+
+    Raises:
+        ArgumentError: what is no layout, or one of another number of dimensions than its array.
+
+    >>> with_layout_constraint(np.ones((2, 3)), Layout((1, 0))).shape
+    (2, 3)
+    """
+    arrays = pytrees.leaves(x)
+    given: list[Any] = [layouts] * len(arrays) if isinstance(layouts, Layout) else pytrees.leaves(layouts)
+    for array, layout in zip(arrays, given, strict=True):
+        if not isinstance(layout, Layout) or len(layout.major_to_minor) != np.ndim(array):
+            raise ArgumentError(
+                f"with_layout_constraint: the layout of an array of {np.ndim(array)} dimensions must be a Layout with "
+                f"as many, but is {layout!r}."
+            )
+    return x
+
+
 def _formats(types: Any, shardings: Any) -> Any:
     leaves, structure = pytrees.flatten_shown(types)
     pairs = zip(leaves, pytrees.leaves(shardings), strict=True)
