@@ -408,3 +408,29 @@ def test_linearized_calls_compute_no_results_that_nothing_uses(wrapped: Any, pro
     _, derivative = tx.linearize(wrapped(f), x)
     np.testing.assert_allclose(derivative(t), tx.jvp(f, (x,), (t,))[1], rtol=1e-6)
     assert tx.jit(derivative).lower(t).as_text().count(" dot(") == products
+
+
+@pytest.mark.parametrize(
+    ("function", "x", "cotangent", "expected"),
+    [
+        (lambda x: 2 * x, 1, 3, 6),
+        (lambda x: tnp.stack([x[0] * 3, x.sum()]), np.arange(3), np.array([1, 2]), [5, 2, 2]),
+        (lambda x: x[::2] - x[1], np.arange(4, dtype=np.uint8), np.array([1, 2], np.uint8), [1, 253, 2, 0]),
+        (lambda x: tnp.arange(6).reshape(2, 3) @ x, np.arange(3), np.array([1, 2]), [6, 9, 12]),
+        (tnp.cumsum, np.arange(3), np.arange(3), [3, 3, 2]),
+        (lambda x: tnp.zeros(3, int).at[np.array([0, 0, 2])].add(x), np.arange(3), np.arange(3), [0, 0, 2]),
+        (tx.jit(lambda x: tnp.roll(3 * x, 1)), np.arange(3), np.arange(3), [3, 6, 0]),
+    ],
+)
+def test_linear_transpose_of_integers(function: Any, x: Any, cotangent: Any, expected: Any) -> None:
+    transpose = tx.linear_transpose(function, x)
+    for call in (transpose, tx.jit(transpose)):
+        (found,) = call(cotangent)
+        assert found.dtype == tnp.asarray(x).dtype
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("function", [lambda x: x * x, lambda x: x % 2, lambda x: x * 1.0, lambda x: 2 * x])
+def test_linear_transpose_refuses_what_is_not_linear_in_integers(function: Any) -> None:
+    with pytest.raises((DifferentiationError, DTypeError)):
+        tx.linear_transpose(function, 1)(2.5)

@@ -549,7 +549,7 @@ def test_linear_transpose() -> None:
     with pytest.raises(tx.errors.DifferentiationError, match="must be linear"):
         tx.linear_transpose(lambda x, y: x * y, 1.0, 1.0)
     with pytest.raises(tx.errors.DifferentiationError, match="must be floating or complex, but one is s32"):
-        tx.linear_transpose(lambda x: 2 * x, 1)
+        tx.linear_transpose(lambda x: 2.0 * x, 1)
 
 
 def test_closure_convert() -> None:

@@ -32,10 +32,10 @@ from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.tracing.signatures import Arguments, Aux, R
 from tinyxla.transforms import vjp as vjp_flat
 from tinyxla.transforms.calls import with_used_results
-from tinyxla.transforms.computations import chosen, effects, inexact, reverse, run, subgraph
+from tinyxla.transforms.computations import chosen, effects, reverse, run, subgraph
 from tinyxla.transforms.custom import linear_part
 from tinyxla.transforms.manual import dependent_results
-from tinyxla.transforms.reverse import is_inexact
+from tinyxla.transforms.reverse import IntegerTape, TapeTrace, is_inexact, is_integer
 from tinyxla.transforms.sharding_types import sharding_in_type, with_type_of
 from tinyxla.tree_util import Partial
 from tinyxla.util.name_stacks import JVP, TRANSPOSE
@@ -112,12 +112,20 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     return flat.with_aux(flat.result(values), Partial(named("derivative", fun, derivative), captured))
 
 
-def _reversed(made: Computation, count: int) -> Computation:
+def _reversed(made: Computation, count: int, tape: type[TapeTrace] = TapeTrace) -> Computation:
     """From the parameters and cotangents of the results: the results and cotangents of the first parameters."""
-    return reverse(made, tuple(k < count for k in range(len(made.parameters))), inexact(made), True).both
+    seeded = tuple(tape.tracks(x.array_shape) for x in made.outputs)
+    return reverse(made, tuple(k < count for k in range(len(made.parameters))), seeded, True, tape).both
 
 
-def _leaves_like(templates: Any, treedef: pytrees.TreeDef, given: Any, what: str, is_strict: bool = False) -> list[Any]:
+def _leaves_like(
+    templates: Any,
+    treedef: pytrees.TreeDef,
+    given: Any,
+    what: str,
+    is_strict: bool = False,
+    tracks: Callable[[Any], bool] = is_inexact,
+) -> list[Any]:
     """The leaves of tangents or cotangents, in the types of what they belong to; if `is_strict`, that of an integer is
     a float0, and no integer stands for a floating-point number."""
     leaves, tree = pytrees.flatten(given)
@@ -128,7 +136,7 @@ def _leaves_like(templates: Any, treedef: pytrees.TreeDef, given: Any, what: str
         )
     found: list[Any] = []
     for leaf, template in zip(leaves, templates, strict=True):
-        if not is_inexact(template):
+        if not tracks(template):
             if is_strict and not is_float0(leaf):
                 raise DTypeError(
                     f"{what} must have the type dtypes.float0 where the argument is {Shape.of(template)}, but is "
@@ -140,8 +148,10 @@ def _leaves_like(templates: Any, treedef: pytrees.TreeDef, given: Any, what: str
         if x.shape != template.shape:
             raise ShapeError(f"{what} must have the shape {template.shape}, but is {Shape.of(x)}.")
         if x.dtype != template.dtype:
-            loses_imaginary = x.dtype.kind == "c" and element_type(template.dtype).kind != "complex"
-            if not x.weak_type or loses_imaginary or (is_strict and x.dtype.kind not in "fc"):
+            wanted = element_type(template.dtype)
+            loses_imaginary = x.dtype.kind == "c" and wanted.kind != "complex"
+            loses_fraction = wanted.is_integer and not is_integer(x)
+            if not x.weak_type or loses_imaginary or loses_fraction or (is_strict and x.dtype.kind not in "fc"):
                 raise DTypeError(
                     f"{what} must have the type {element_type(template.dtype).dtype.name}, but is {Shape.of(x)}; "
                     f"convert it with astype({element_type(template.dtype).dtype.name!r})."
@@ -156,7 +166,8 @@ def linear_transpose(fun: Function, *primals: Any, reduce_axes: Any = ()) -> Fun
     """The transpose of a linear function: with f(x) = A x, the function that gives A^T y (without conjugation).
 
     Args:
-        fun: a function of pytrees of floating or complex arrays, which is linear in them together.
+        fun: a function of pytrees of floating or complex arrays, which is linear in them together; or of integers,
+            which gives integers.
         primals: arguments, or `ShapeDtypeStruct`s, that say their shapes; values are not used.
         reduce_axes: accepted for JAX's sake; must be empty.
 
@@ -180,15 +191,18 @@ def linear_transpose(fun: Function, *primals: Any, reduce_axes: Any = ()) -> Fun
     templates, treedef = pytrees.flatten(primals)
     made, captured, _, tree = trace_tree(fun, primals, {})
     count = len(templates)
-    for shape in made.parameter_shapes[:count]:
-        if not is_inexact(shape):
+    given = made.parameter_shapes[:count]
+    tape = IntegerTape if all(map(is_integer, [*given, *(x.array_shape for x in made.outputs)])) else TapeTrace
+    for shape in given:
+        if not tape.tracks(shape):
             raise DifferentiationError(
-                f"linear_transpose of {name}: arguments must be floating or complex, but one is {shape}."
+                f"linear_transpose of {name}: arguments must be floating or complex, but one is {shape}, where not all "
+                "arguments and results are integers."
             )
     if any(x.op.name == "call" for x in made.instructions):  # whose residuals may depend on values, and may not
         whole = made
         made, _, _ = trace(lambda *x: run(whole, x, inline=True), whole.parameter_shapes, whole.name)
-    both = _reversed(linear_part(made), count)
+    both = _reversed(linear_part(made), count, tape)
     cotangents = both.outputs[len(made.outputs) :]
     values: set[Instruction] = set(both.parameters[:count])
     for x in both.instructions:
@@ -210,11 +224,12 @@ def linear_transpose(fun: Function, *primals: Any, reduce_axes: Any = ()) -> Fun
     if zeros:
         transposed = with_used_results(transposed)
     outputs = [x.array_shape for x in made.outputs]
-    seeded = inexact(made)
+    seeded = tuple(map(tape.tracks, outputs))
 
     def transpose(captured: list[Any], cotangent: Any) -> Any:
         results = [ShapeDtypeStruct(s.dimensions, s.dtype) for s in outputs]
-        given = _leaves_like(results, tree, cotangent, f"linear_transpose of {name}: the cotangent")
+        what = f"linear_transpose of {name}: the cotangent"
+        given = _leaves_like(results, tree, cotangent, what, tracks=tape.tracks)
         arguments = [movement.full(0, s.dtype, s.dimensions) for s in zeros if isinstance(s, Shape)]
         found = within_scope(TRANSPOSE, lambda: run(transposed, [*arguments, *captured, *chosen(given, seeded)]))
         return pytrees.unflatten(treedef, found)

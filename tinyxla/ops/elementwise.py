@@ -256,7 +256,14 @@ def zeros_like(x: Value) -> Value:
 neg = unary("negate", integers.in_bytes(np.negative), NUMBER, derivative=Linear(lambda g, x: (neg(g),)))
 add = binary("add", np.add, ANY, lambda g, ans, x, y: g, lambda g, ans, x, y: g)
 sub = binary("subtract", np.subtract, NUMBER, lambda g, ans, x, y: g, lambda g, ans, x, y: neg(g))
-mul = binary("multiply", np.multiply, ANY, lambda g, ans, x, y: chain_mul(g, y), lambda g, ans, x, y: chain_mul(g, x))
+mul = binary("multiply", np.multiply, ANY, lambda g, ans, x, y: _times(g, y), lambda g, ans, x, y: _times(g, x))
+
+
+def _times(g: Value, factor: Value) -> Value:
+    """A cotangent times a factor; one of integers belongs to a linear function, and is finite."""
+    return chain_mul(g, factor) if element_type(g.dtype).is_inexact else mul(g, factor)
+
+
 div = binary(
     "divide",
     integers.in_bytes(floats.divide),

@@ -635,13 +635,13 @@ def _factor_vjp(
 
 def _scatter_derivative(**attributes: Any) -> Derivative:
     a = Scatter(**attributes)
-    if not any(element_type(x.array_shape.dtype).is_inexact for x in a.to_apply.outputs):
-        return Zero()
     op = reduction.monoid(a.to_apply)
     if _is_replacement(a.to_apply):
         return Linear(_replace_transpose, operands=(0, 2))
     if op == "add":
         return Linear(_add_transpose, operands=(0, 2))
+    if not any(element_type(x.array_shape.dtype).is_inexact for x in a.to_apply.outputs):
+        return Zero()
     if op in ("multiply", "maximum", "minimum"):
         return Rules(_factor_jvp, _factor_vjp)
     if a.unique_indices:

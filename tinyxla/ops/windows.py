@@ -358,12 +358,12 @@ def _extremum_vjp(
 def _derivative(*operands: Value, window: Window, to_apply: Computation) -> Derivative:
     """Where equal elements meet, a cumulative extremum has the derivatives of the extrema of pairs that it is made of:
     so these depend on which pairs there are, and it is taken apart."""
-    dtypes = [x.array_shape.element_type for x in to_apply.outputs]
-    if not any(t.is_inexact for t in dtypes):
-        return Zero()
     op = reduction.monoid(to_apply)
     if op == "add":
         return Linear(_sum_transpose)
+    dtypes = [x.array_shape.element_type for x in to_apply.outputs]
+    if not any(t.is_inexact for t in dtypes):
+        return Zero()
     line = _cumulative_line(operands[0], window)
     if op in ("maximum", "minimum") and not line:
         return Rules(_extremum_jvp, _extremum_vjp)

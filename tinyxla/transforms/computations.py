@@ -17,7 +17,7 @@ from tinyxla.shapes import AnyShape, Shape, TupleShape
 from tinyxla.tracing.core import GraphTrace, current_scope, state, trace
 from tinyxla.transforms.batch import batch
 from tinyxla.transforms.forward import jvp
-from tinyxla.transforms.reverse import is_inexact, vjp, zeros_like
+from tinyxla.transforms.reverse import TapeTrace, is_inexact, vjp, zeros_like
 
 Mask = tuple[bool, ...]
 Meaning = TypeVar("Meaning")  # what an interpretation gives each value
@@ -163,7 +163,9 @@ class Reversed(NamedTuple):
 
 
 @lru_cache(1024)
-def reverse(computation: Computation, active: Mask, seeded: Mask, whole: bool) -> Reversed:
+def reverse(
+    computation: Computation, active: Mask, seeded: Mask, whole: bool, tape: type[TapeTrace] = TapeTrace
+) -> Reversed:
     """From operands and the cotangents of results that are `seeded`: results and the cotangents of operands that are
     `active`, as far as any flow, or with zeros for the others (`whole`)."""
     shapes = computation.parameter_shapes
@@ -174,7 +176,7 @@ def reverse(computation: Computation, active: Mask, seeded: Mask, whole: bool) -
     def function(*inputs: Any) -> list[Any]:
         primals, seeds = inputs[: len(shapes)], inputs[len(shapes) :]
         moved = chosen(primals, active)
-        values, pullback = vjp(lambda *x: run(computation, spread(x, active, primals)), moved)
+        values, pullback = vjp(lambda *x: run(computation, spread(x, active, primals)), moved, tape())
         moving.extend(pullback.flows)
         nonlocal effects_there, length_there
         assert state.staging is not None

@@ -72,8 +72,13 @@ class TapeTracer(CarryingTracer):
         self.number = number
 
 
+def is_inexact(x: Any) -> bool:
+    return element_type(x.dtype).is_inexact
+
+
 class TapeTrace(Trace):
     what = "a differentiated function (grad, vjp)"
+    tracks = staticmethod(is_inexact)  # which values have cotangents
 
     def __init__(self, scope: str = "", back_scope: str = "") -> None:
         super().__init__()
@@ -110,10 +115,10 @@ class TapeTrace(Trace):
         if flows is None and isinstance(derivative, Joint) and derivative.flows is not None:
             flows = derivative.flows(wanted, **attributes)
         if flows is None:
-            tracked = tuple(self.track(x) if is_inexact(x) else x for x in results)
+            tracked = tuple(self.track(x) if self.tracks(x) else x for x in results)
         else:
             pairs = zip(results, flows, strict=True)
-            tracked = tuple(self.track(x) if flow and is_inexact(x) else x for x, flow in pairs)
+            tracked = tuple(self.track(x) if flow and self.tracks(x) else x for x, flow in pairs)
         source = _source(results[0]) if type(op) is Op and results else None
         marks = tuple(map(self.number, tracked))
         templates = None if isinstance(derivative, Joint) and derivative.symbolic_zeros else results
@@ -166,6 +171,27 @@ class TapeTrace(Trace):
         return [zeros_like(x) if x.number in zeros - found.keys() else found.get(x.number) for x in inputs]
 
 
+def is_integer(x: Any) -> bool:
+    return element_type(x.dtype).is_integer
+
+
+class IntegerTape(TapeTrace):
+    """The tape of a linear function of integers. What has no derivative is not linear."""
+
+    what = "a function that linear_transpose transposes"
+    tracks = staticmethod(is_integer)
+
+    def record(self, op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+        if isinstance(derivative_of(op, operands, attributes), Zero) and any(
+            self.number(x) is not None for x in operands
+        ):
+            raise DifferentiationError(
+                f"linear_transpose: the function must be linear, but {op.name} is not, or not of integers.",
+                state.source,
+            )
+        return super().record(op, operands, attributes)
+
+
 def _taken(found: dict[int, Any], results: Sequence[int | None], kept: set[int]) -> list[Any]:
     """The cotangents of results, which are needed no more unless they are `kept`."""
     present = [found.get(r) if r is not None else None for r in results]
@@ -180,10 +206,6 @@ def _source(x: Any) -> SourceLine | None:
     while isinstance(x, CarryingTracer):
         x = x.carried
     return x.instruction.source if isinstance(x, GraphTracer) else None
-
-
-def is_inexact(x: Any) -> bool:
-    return element_type(x.dtype).is_inexact
 
 
 def zeros_like(x: Any) -> Any:
@@ -258,7 +280,7 @@ def vjp(
     tape.function = function
 
     def apply() -> tuple[list[Any], list[Any]]:
-        tracked = [tape.track(x) if is_inexact(x) else x for x in inputs]
+        tracked = [tape.track(x) if tape.tracks(x) else x for x in inputs]
         return tracked, list(function(*tracked))
 
     tracked, outputs = tape.run(apply)
