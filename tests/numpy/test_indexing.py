@@ -518,6 +518,16 @@ def test_reads_outside_have_no_gradient_where_that_is_asked_for(mode: str | None
             np.testing.assert_array_equal(tx.grad(lambda x, f=f: (f(x) ** 2).sum())(m), gradient)
 
 
+def test_gradient_of_what_is_added_outside_is_that_of_the_nearest_element_where_indices_are_promised() -> None:
+    weights, index = np.arange(1.0, 5.0, dtype=np.float32), np.array([0, 7, -1])
+
+    def weighted(u: Any, mode: str, index: Any = index) -> Any:
+        return (jnp.zeros(4).at[index].add(u, mode=mode) * weights).sum()
+
+    for mode, expected in (("promise_in_bounds", [1, 4, 4]), ("drop", [1, 0, 4])):
+        np.testing.assert_array_equal(tx.grad(weighted)(np.ones(3, np.float32), mode), expected)
+
+
 def test_traced_bound_of_a_slice_is_an_index_error() -> None:
     with pytest.raises(IndexError, match="A slice bound"):
         tx.jit(lambda x, n: x[:n])(jnp.arange(3), 2)

@@ -594,6 +594,7 @@ def _scatter(
         to_apply=computation,
         indices_are_sorted=bool(options.get("indices_are_sorted", False)),
         unique_indices=bool(options.get("unique_indices", False)),
+        moves_gradients=mode == "promise_in_bounds",
     )
 
 
