@@ -90,6 +90,7 @@ CASES = {
         "lax.while_loop(lambda c: c[1] < 9, lambda c: (c[0], c[1] + bits(c[0])), (key, jnp.uint32(0)))",
         "KeyReuseError while_loop body function leads to key reuse when repeatedly e",
     ),
+    "keys_of_a_loop": ("jax.random.multinomial(key, 5.0, jnp.ones(3) / 3); assert_consumed(key)", "passes"),
     "two_algorithms": ("jax.random.poisson(key, 3.0); assert_consumed(key)", "passes"),
     "checkpointed_key": (
         "jax.grad(jax.checkpoint(lambda x, k: x * uniform(k)))(1.0, key); assert_consumed(key)",

@@ -303,13 +303,27 @@ def _while(eqn: JaxprEqn, keys: set[Var]) -> KeyReuseSignature:
         raise KeyReuseError(
             f"while_loop cond function leads to key reuse when repeatedly executed: it consumes keys, {of_test}."
         )
-    _check_repeated("while_loop body function", of_body, second, carry)
+    _check_repeated("while_loop body function", of_body, second, carry, _sliced(body.jaxpr, second))
     uses = [Sink(s.idx + first, s.mask) for s in of_body.sinks]
     return KeyReuseSignature(*uses, *of_body.sources, *(Forward(f.in_idx + first, f.out_idx) for f in of_body.forwards))
 
 
-def _check_repeated(what: str, signature: KeyReuseSignature, constants: int, carry: int) -> None:
-    """An error for a step that consumes a constant, or a carry for which it gives no fresh key."""
+def _sliced(jaxpr: Jaxpr, constants: int) -> set[int]:
+    """The carries of a loop's body that stay, and of which each step reads a slice at a computed place."""
+    found: set[int] = set()
+    for k, v in enumerate(jaxpr.outvars):
+        if v is jaxpr.invars[constants + k]:
+            reads = [eqn for eqn in jaxpr.eqns if any(x is v for x in eqn.invars)]
+            if all(e.primitive.name == "dynamic_slice" and isinstance(e.invars[1], Var) for e in reads):
+                found.add(k)
+    return found
+
+
+def _check_repeated(
+    what: str, signature: KeyReuseSignature, constants: int, carry: int, sliced: Iterable[int] = ()
+) -> None:
+    """An error for a step that consumes a constant, or a carry for which it gives no fresh key; of those that are
+    `sliced` it is taken to read another key."""
     fresh = {s.idx for s in signature.sources}
     for sink in signature.sinks:
         k = sink.idx - constants
@@ -318,7 +332,7 @@ def _check_repeated(what: str, signature: KeyReuseSignature, constants: int, car
                 f"{what} leads to key reuse when repeatedly executed: it consumes a key that is the same in all steps, "
                 f"{signature}."
             )
-        if k < carry and k not in fresh:
+        if k < carry and k not in fresh and k not in sliced:
             raise KeyReuseError(
                 f"{what} leads to key reuse when repeatedly executed: it consumes a key of the carry without giving a "
                 f"fresh one, {signature}."
