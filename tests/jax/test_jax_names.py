@@ -609,12 +609,15 @@ def test_programs_define_generators_of_random_bits() -> None:
             random.define_prng_impl(key_shape=(2, 2), seed=None, **rules)
         except ValueError as error:
             print(str(error).split(":")[0])
+        words = jax.random.key_data(random.random_seed(np.array([1, 2]), impl=base))
+        print(words.tolist(), random.threefry2x32_p.bind(*words.T, *words.T)[0].shape)
         """) == [
         "key<o> [7 3] (2,) o [0 3]",
         "True True",
         "True True",
         "[8, 32]",
         "define_prng_impl",
+        "[[0, 1], [0, 2]] (2,)",
     ]
 
 
