@@ -88,3 +88,19 @@ def test_traces_of_programs_process_the_operations_of_an_evaluated_jaxpr() -> No
         print(sorted({*Names.found}))
         """
     assert _printed(program) == ["['add', 'broadcast_in_dim', 'cos', 'mul', 'reduce_sum', 'sin']"]
+
+
+def test_linearize_of_an_evaluated_jaxpr_holds_the_same_inside_of_a_jaxpr() -> None:
+    """diffrax's implicit solvers choose by `cond` between derivatives that were found inside of a jaxpr and outside."""
+    program = """
+        implicit = lambda x, y: (x - y * jnp.sin(x) * jnp.cos(y), y[0] - jnp.sin(y * jnp.cos(y)) * x[0])
+        closed = jax.make_jaxpr(implicit)(jnp.ones(3), jnp.ones((2, 3)))
+        held = []
+        def f(x, y):
+            _, derivative = jax.linearize(lambda *a: jax.core.jaxpr_as_fun(closed)(*a), x, y)
+            held.append([z.shape for z in jax.tree.leaves(derivative)])
+            return x
+        jax.jit(f)(jnp.ones(3), jnp.ones((2, 3))), jax.make_jaxpr(f)(jnp.ones(3), jnp.ones((2, 3)))
+        print(held[0] == held[1], len(held[0]) > 3)
+        """
+    assert _printed(program) == ["True True"]
