@@ -93,14 +93,14 @@ def test_traces_of_programs_process_the_operations_of_an_evaluated_jaxpr() -> No
 def test_linearize_of_an_evaluated_jaxpr_holds_the_same_inside_of_a_jaxpr() -> None:
     """diffrax's implicit solvers choose by `cond` between derivatives that were found inside of a jaxpr and outside."""
     program = """
-        implicit = lambda x, y: (x - y * jnp.sin(x) * jnp.cos(y), y[0] - jnp.sin(y * jnp.cos(y)) * x[0])
-        closed = jax.make_jaxpr(implicit)(jnp.ones(3), jnp.ones((2, 3)))
+        implicit = lambda x, y: tuple(z - jnp.sin(z) * lax.stop_gradient(jnp.cos(z)) for z in (x, y))
+        closed = jax.make_jaxpr(implicit)(jnp.ones(3), jnp.ones((2, 2)))
         held = []
         def f(x, y):
-            _, derivative = jax.linearize(lambda *a: jax.core.jaxpr_as_fun(closed)(*a), x, y)
-            held.append([z.shape for z in jax.tree.leaves(derivative)])
+            _, derivative = jax.linearize(jax.core.jaxpr_as_fun(closed), x, y)
+            held.append([z.shape for z in jax.make_jaxpr(derivative)(x, y).consts])
             return x
-        jax.jit(f)(jnp.ones(3), jnp.ones((2, 3))), jax.make_jaxpr(f)(jnp.ones(3), jnp.ones((2, 3)))
-        print(held[0] == held[1], len(held[0]) > 3)
+        jax.jit(f)(jnp.ones(3), jnp.ones((2, 2))), jax.make_jaxpr(f)(jnp.ones(3), jnp.ones((2, 2)))
+        print(held[0] == held[1], len(held[0]))
         """
-    assert _printed(program) == ["True True"]
+    assert _printed(program) == ["True 4"]
