@@ -19,7 +19,7 @@ from tinyxla.text import html
 
 def display(x: Any) -> str:
     """The display of an object, which is well-formed and fits any theme."""
-    text = x._repr_html_()
+    text = x._repr_mimebundle_()["text/html"] if isinstance(x, tx.Array) else x._repr_html_()
     ElementTree.fromstring(text)
     assert not re.search(r'background:(?!none|currentColor)|fill="white"|color:(?!inherit)', text)
     return text
@@ -42,8 +42,8 @@ def picture(text: str) -> np.ndarray[Any, Any]:
 
 
 def test_small_arrays_are_text() -> None:
-    assert jnp.arange(16.0)._repr_html_() is None
-    assert jnp.float32(1)._repr_html_() is None
+    assert jnp.arange(16.0)._repr_mimebundle_() == {}
+    assert jnp.float32(1)._repr_mimebundle_() == {}
 
 
 def test_array_says_type_shape_and_values() -> None:
@@ -96,7 +96,7 @@ def test_pictures_are_small() -> None:
 def test_deleted_arrays_are_text() -> None:
     x = jnp.ones(100) + 1
     x.delete()
-    assert x._repr_html_() is None
+    assert x._repr_mimebundle_() == {}
 
 
 # --- programs ---------------------------------------------------------------------------------------------------------

@@ -1270,11 +1270,13 @@ class ConcreteArray(Array):
     def __str__(self) -> str:
         return str(self._value)
 
-    def _repr_html_(self) -> str | None:
-        """For notebooks: a summary, and a picture of images and matrices."""
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """For notebooks: a summary, and a picture of images and matrices. (Not as `_repr_html_`, by which treescope
+        takes an object for one with a view of its own, which arrays of JAX do not have.)"""
         from tinyxla.text import html  # here, since few programs need it
 
-        return html.array(repr(self), np.asarray(self._value))
+        picture = html.array(repr(self), np.asarray(self._value))
+        return {} if picture is None else {"text/html": picture}
 
     def __reduce__(self) -> Any:  # without the signature, which is a number of this process alone
         return _restored, (self.numpy(), self.weak_type)
@@ -1357,8 +1359,8 @@ class _DeletedArray(ConcreteArray):
 
     __str__ = __repr__
 
-    def _repr_html_(self) -> str | None:
-        return None
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {}
 
     @property
     def _signature(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
