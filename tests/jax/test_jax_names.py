@@ -209,6 +209,8 @@ def test_tracers_arrays_and_types_print_as_in_jax() -> None:
         jax.vmap(lambda k: print(repr(k)))(jax.random.split(jax.random.key(0)))
         print(type(x), jnp.float32, [jnp.bool_])
         print(jax.NamedSharding(jax.sharding.AbstractMesh((2,), ("x",)), jax.P("x")))
+        mesh = jax.make_mesh((1,), ("x",))  # orbax tells meshes without devices by their class
+        print([isinstance(m, jax.sharding.AbstractMesh) for m in (mesh, mesh.abstract_mesh)])
         """) == [
         "JitTracer(float32[3])",
         "GradTracer(primal=[1. 1. 1.], typeof(tangent)=f32[3])",
@@ -218,6 +220,7 @@ def test_tracers_arrays_and_types_print_as_in_jax() -> None:
         "VmapTracer(aval=key<fry>[], batched=key<fry>[2])",
         "<class 'jaxlib._jax.ArrayImpl'> <class 'jax.numpy.float32'> [<class 'jax.numpy.bool'>]",
         "NamedSharding(mesh=AbstractMesh('x': 2, axis_types=(Auto,)), spec=P('x',))",
+        "[False, True]",
     ]
 
 
