@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any, Literal, overload
 
@@ -41,6 +42,18 @@ from tinyxla.tree_util import Partial
 from tinyxla.util.name_stacks import JVP, TRANSPOSE
 from tinyxla.util.tracebacks import boundary
 from tinyxla.util.wrapping import named
+
+
+class _State(threading.local):
+    depth: int = 0  # of functions that are linearized in this thread
+
+
+_state = _State()
+
+
+def is_linearizing() -> bool:
+    """Whether a function is being linearized in this thread: users see what its derivative holds."""
+    return _state.depth > 0
 
 
 @overload
@@ -84,9 +97,13 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     inputs, treedef = arrays_of(primals, f"linearize of {name}: argument ", lambda: argument_names(primals, {}))
     flat = OfLeaves(fun, treedef, has_aux, float0=True)
     scalars: dict[int, Any] = {}
-    values, pullback = with_scalar_register(scalars, lambda: vjp_flat(flat, inputs, scope=JVP))
-    # The way back is recorded, with what it needs of the values. Its transpose is the derivative.
-    made, captured, flows = recorded_pullback(name, pullback, values, scalars)
+    _state.depth += 1
+    try:
+        values, pullback = with_scalar_register(scalars, lambda: vjp_flat(flat, inputs, scope=JVP))
+        # The way back is recorded, with what it needs of the values. Its transpose is the derivative.
+        made, captured, flows = recorded_pullback(name, pullback, values, scalars)
+    finally:
+        _state.depth -= 1
     seeded = [is_inexact(x) for x in values]
     shapes = [Shape.of(x) for x in chosen(values, seeded)]
 

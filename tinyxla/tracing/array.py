@@ -1437,11 +1437,6 @@ def with_scalar_register(register: dict[int, ConcreteArray], function: Callable[
         _scalar_registers[:] = [r for r in _scalar_registers if r is not register]
 
 
-def is_registering_scalars() -> bool:
-    """Whether a program is being recorded whose form users see: that of `linearize` or of a jaxpr."""
-    return bool(_scalar_registers)
-
-
 def dense_array(value: np.ndarray[Any, Any], weak_type: bool = False) -> ConcreteArray:
     """A concrete array of a dense ndarray."""
     return wrap_dense(value, weak_type, signature_of(value.dtype, value.shape, weak_type))

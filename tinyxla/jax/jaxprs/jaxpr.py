@@ -14,14 +14,15 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from tinyxla.api.jit import jit
+from tinyxla.api.linearize import is_linearizing
 from tinyxla.errors import ArgumentError
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.jax.jaxprs.primitives.program_primitives import Primitive
 from tinyxla.jax.jaxprs.printing import print_equation, print_jaxpr
 from tinyxla.jax.jaxprs.traces.current_trace import ProgramTrace
+from tinyxla.jax.jaxprs.traces.recording import is_recording
 from tinyxla.ops import calls
 from tinyxla.shapes import TupleShape
-from tinyxla.tracing.array import is_registering_scalars
 from tinyxla.tracing.core import innermost, state
 from tinyxla.tracing.promotion import as_array
 from tinyxla.transforms.calls import call
@@ -291,7 +292,8 @@ def _is_call(jaxpr: Jaxpr, operands: Sequence[Any]) -> bool:
     return (
         state.staging is not None
         and len(jaxpr.eqns) >= _MIN_CALLED
-        and not is_registering_scalars()
+        and not is_recording()
+        and not is_linearizing()
         and not isinstance(innermost(operands), ProgramTrace)
         and all(x.shape == a.shape and x.dtype == a.dtype for x, a in zip(operands, avals, strict=True))
     )
