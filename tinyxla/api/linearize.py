@@ -51,9 +51,9 @@ class _State(threading.local):
 _state = _State()
 
 
-def is_linearizing() -> bool:
-    """Whether a function is being linearized in this thread: users see what its derivative holds."""
-    return _state.depth > 0
+def linearized_around() -> int:
+    """How many functions are being linearized in this thread, in each other: users see what their derivatives hold."""
+    return _state.depth
 
 
 @overload

@@ -14,13 +14,12 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from tinyxla.api.jit import jit
-from tinyxla.api.linearize import is_linearizing
 from tinyxla.errors import ArgumentError
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.jax.jaxprs.primitives.program_primitives import Primitive
 from tinyxla.jax.jaxprs.printing import print_equation, print_jaxpr
 from tinyxla.jax.jaxprs.traces.current_trace import ProgramTrace
-from tinyxla.jax.jaxprs.traces.recording import is_recording
+from tinyxla.jax.jaxprs.traces.recording import is_recording_operations
 from tinyxla.ops import calls
 from tinyxla.shapes import TupleShape
 from tinyxla.tracing.core import innermost, state
@@ -285,15 +284,14 @@ _MIN_CALLED = 8  # operations: fewer are recorded in the time of a call
 
 def _is_call(jaxpr: Jaxpr, operands: Sequence[Any]) -> bool:
     """Whether the evaluation of a jaxpr in a traced function is recorded as one call, which is differentiated and
-    batched once however often it occurs. Jaxprs, and traces that programs define, get the operations themselves, and so
-    does `linearize`: what its derivative holds is the same and in the same order inside of a jaxpr and outside. So do
-    operands of other types than the jaxpr's inputs, as far as the operations take them."""
+    batched once however often it occurs. Jaxprs, and traces that programs define, get the operations themselves, but
+    not `linearize` inside of a jaxpr: what its derivative holds is to be what it holds outside. So do operands of other
+    types than the jaxpr's inputs, as far as the operations take them."""
     avals = [v.aval for v in (*jaxpr.invars, *jaxpr.constvars)]
     return (
         state.staging is not None
         and len(jaxpr.eqns) >= _MIN_CALLED
-        and not is_recording()
-        and not is_linearizing()
+        and not is_recording_operations()
         and not isinstance(innermost(operands), ProgramTrace)
         and all(x.shape == a.shape and x.dtype == a.dtype for x, a in zip(operands, avals, strict=True))
     )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
+from tinyxla.api.linearize import linearized_around
 from tinyxla.hlo import Computation
 from tinyxla.ops.op import Axes
 from tinyxla.tracing.array import Array, with_scalar_register
@@ -23,6 +24,7 @@ _Result = TypeVar("_Result")
 
 class _State(threading.local):
     depth: int = 0
+    linearized: int = 0  # functions that were being linearized when the innermost recording began
     scalars: dict[int, Any] | None = None  # concrete arrays without axes that were made since recording began, by id
 
 
@@ -33,6 +35,12 @@ _RECORDING = ("recording", True)  # among the options by which programs are told
 def is_recording() -> bool:
     """Whether this thread is inside of `make_jaxpr`."""
     return _state.depth > 0
+
+
+def is_recording_operations() -> bool:
+    """Whether what is recorded are equations of a jaxpr, and not parts of the derivative of a function that is
+    linearized inside of one."""
+    return is_recording() and linearized_around() == _state.linearized
 
 
 def is_from_around(array: Any) -> bool:
@@ -54,11 +62,13 @@ def record(function: Callable[[], _Result]) -> _Result:
 
 
 def _recorded(function: Callable[[], _Result]) -> _Result:
-    before = _current()
+    before, linearized = _current(), _state.linearized
     try:  # an interrupt may come while it is switched
         switch(before.depth + 1)
+        _state.linearized = linearized_around()
         return function()
     finally:
+        _state.linearized = linearized
         switch_back(before)
 
 
