@@ -48,6 +48,8 @@ def _write(message: str, level: int = _WARNING) -> None:
 log = _write
 _logger = "tinyxla"
 _observers: list[Callable[[str, str, float], None]] = []
+program_observers: list[Callable[[Computation], None]] = []
+"""Functions that are called with each program that a function is compiled to, also where an equal one is there."""
 
 
 def _level() -> int | None:
@@ -58,12 +60,26 @@ def _level() -> int | None:
     return _DEBUG if logging is not None and logging.getLogger(_logger).isEnabledFor(_DEBUG) else None
 
 
-def observe(observer: Callable[[str, str, float], None], say: Callable[..., None], logger: str) -> None:
-    """Have a function called with "trace" or "compile", a function's name and the seconds that this took; and another
-    one with each message and its level, for the logger of that name, in place of the library's."""
+def say_by(say: Callable[..., None], logger: str) -> None:
+    """Have a function called with each message and its level, for the logger of that name, not for the library's."""
     global log, _logger
     log, _logger = say, logger
+
+
+def observe(observer: Callable[[str, str, float], None]) -> None:
+    """Have a function called with "trace" or "compile", a function's name and the seconds that this took."""
     _observers.append(observer)
+
+
+def unobserve(observer: Callable[[str, str, float], None]) -> None:
+    """Have it called no more."""
+    _observers.remove(observer)
+
+
+def tell_of_program(computation: Computation) -> None:
+    """Tell the observers of a program that is compiled."""
+    for observer in program_observers:
+        observer(computation)
 
 
 def _tell(what: str, name: str, start: float) -> None:
@@ -113,6 +129,7 @@ def compiled(computation: Computation, compile: Callable[[], Executable]) -> Exe
 
 def noting_shared(computation: Computation, executable: Executable) -> Executable:
     """An executable for a function, which is logged if that of an equal computation was there already."""
+    tell_of_program(computation)
     level = _level()
     if level is not None and _state.last is not executable:
         log(f"Finished compilation of {computation.name.strip('<>')} in 0 s: an equal program is there already", level)

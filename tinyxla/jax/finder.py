@@ -2,7 +2,8 @@
 
 A module `jax.a.b` is the file `interface/a/b.py` (or `interface/a/b/__init__.py`) beside this one, where there is one;
 names that it does not define are those of `tinyxla.a.b`. Without such a file `jax.a.b` is the module `tinyxla.a.b`
-itself, if that is among the public ones, and a private `jax._src.a.b` is the public `jax.a.b`, if there is one.
+itself, if that is among the public ones. A private module `jax._src.a.b`, with such a file or without, has the names of
+the public `jax.a.b` and of the packages around it, in which JAX shows what is defined there.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 
 from tinyxla.errors import ArgumentError
 from tinyxla.jax.options import set_from_environment
+from tinyxla.jax.private_names import Unavailable, is_required
 from tinyxla.jax.tracing.attributes import set_attributes
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.config import config
@@ -36,6 +38,17 @@ _PUBLIC = frozenset(
     test_util tree tree_util typing""".split()
 )
 
+# Where JAX shows names of private modules, if that has another name.
+_SHOWN_IN: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys("api array basearray callback pmap shard_map".split(), ("jax",)),
+    **dict.fromkeys("mesh named_sharding partition_spec sharding sharding_impls".split(), ("jax.sharding",)),
+    "debugging": ("jax.debug",),
+    "dtypes": ("jax.numpy",),
+    "prng": ("jax.extend.random",),
+    "lib._jax": ("jaxlib._jax",),
+    "lib.xla_client": ("jaxlib.xla_client",),
+}
+
 
 class JaxFinder(MetaPathFinder):
     """Finds JAX's modules, and the distributions `jax` and `jaxlib` for `importlib.metadata`."""
@@ -51,6 +64,8 @@ class JaxFinder(MetaPathFinder):
         for file, folders in ((base / "__init__.py", [str(base)]), (base.with_suffix(".py"), None)):
             if file.is_file():
                 loader = _InterfaceLoader(fullname, str(file))
+                if _is_private(fullname):
+                    folders = folders or []  # what JAX has in a package of that name is found, too
                 return importlib.util.spec_from_file_location(
                     fullname, file, loader=loader, submodule_search_locations=folders
                 )
@@ -60,9 +75,8 @@ class JaxFinder(MetaPathFinder):
         namespace = _namespace(fullname)
         if namespace is not None:
             return ModuleSpec(fullname, _NamespaceLoader(namespace))
-        public = _public_twin(fullname)
-        if public is not None:
-            return ModuleSpec(fullname, _TwinLoader(public), is_package=True)
+        if _is_private(fullname) and (_public_modules(fullname, own=True) or is_required()):
+            return ModuleSpec(fullname, _PrivateLoader(), is_package=True)
         raise ModuleNotFoundError(
             f"No module named {fullname!r}: tinyxla, which stands for JAX {JAX_VERSION} here, does not have it.",
             name=fullname,
@@ -99,6 +113,15 @@ class _TwinLoader(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         module.__spec__ = self.spec
+
+
+class _PrivateLoader(Loader):
+    """Gives a private module of JAX that has no file of its own."""
+
+    def create_module(self, spec: ModuleSpec) -> None: ...
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__getattr__ = _completion(module, None)  # type: ignore[method-assign]
 
 
 class _NamespaceLoader(Loader):
@@ -138,15 +161,33 @@ def _if_there(name: str) -> str | None:
     """The name of a module, if there is that."""
     try:
         return name if importlib.util.find_spec(name) else None
-    except ModuleNotFoundError:  # one of its parents is not there
+    except (ModuleNotFoundError, ValueError):  # one of its parents is not there, or it is an object that is no module
         return None
 
 
-def _public_twin(fullname: str) -> str | None:
-    """The public module of the same name as a private one: `jax.typing` for `jax._src.typing`."""
-    if not fullname.startswith("jax._src."):
-        return None
-    return _if_there("jax." + fullname.removeprefix("jax._src."))
+def _is_private(fullname: str) -> bool:
+    return fullname.startswith(("jax._src.", "jaxlib."))
+
+
+def _public_modules(fullname: str, own: bool = False) -> list[str]:
+    """The public modules that show names of a private one: for `jax._src.checkify` `jax.experimental.checkify`, for
+    `jax._src.mesh` `jax.sharding`, and if not `own` those of packages around it: for `jax._src.lax.parallel` `jax.lax`.
+    """
+    name = fullname.removeprefix("jax._src.")
+    parts = name.split(".")
+    inner = [".".join(parts[:count]) for count in range(len(parts), len(parts) - 1 if own else 0, -1)]
+    places = [f"{root}{name}" for name in inner for root in ("jax.", "jax.extend.", "jax.experimental.")]
+    return [*filter(_if_there, places if parts[0] != "jaxlib" else ()), *_SHOWN_IN.get(name, ())]
+
+
+def _public_name(fullname: str, name: str) -> Any:
+    """A name of a private module as a public one shows it; else `_MISSING`."""
+    modules = () if name.startswith("_") else map(importlib.import_module, _public_modules(fullname))
+    found = (getattr(module, name, _MISSING) for module in modules)
+    return next((x for x in found if x is not _MISSING and not isinstance(x, ModuleType)), _MISSING)
+
+
+_MISSING = object()
 
 
 def _namespace(fullname: str) -> Any:
@@ -173,11 +214,17 @@ def _completion(module: ModuleType, twin: str | None) -> Callable[[str], Any]:
                 if callable(found) and name in vars(other):
                     setattr(module, name, found)  # so that it is found at once by the next one who asks
                 return found
+        private = _is_private(module.__name__)
+        if private and (shown := _public_name(module.__name__, name)) is not _MISSING:
+            setattr(module, name, shown)
+            return shown
         try:
             return importlib.import_module(f"{module.__name__}.{name}")
         except ModuleNotFoundError as error:
             if error.name != f"{module.__name__}.{name}":
                 raise
+        if private and is_required():
+            return Unavailable(f"{module.__name__}.{name}")
         raise AttributeError(
             f"module {module.__name__!r} has no attribute {name!r}: tinyxla, which stands for JAX {JAX_VERSION} here, "
             "does not have it."

@@ -11,6 +11,7 @@ from typing import Any
 
 from tinyxla.api.devices import default_device
 from tinyxla.jax.devices import backend
+from tinyxla.jax.flags import FALSE, TRUE
 from tinyxla.tracing.config import NoEffect, config, option_names, setting, warn_unless_satisfied
 from tinyxla.tracing.device import call_before_first_use
 
@@ -49,9 +50,6 @@ class State:
 
 states = {name: State(name) for name in option_names()}
 
-_TRUE, _FALSE = ("1", "true", "t", "yes", "y", "on"), ("0", "false", "f", "no", "n", "off", "")
-
-
 _DEVICE_COUNT = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
 
 
@@ -72,8 +70,8 @@ def set_from_environment(variables: Mapping[str, str] = os.environ) -> None:
             continue
         is_flag = isinstance(getattr(config, option), bool) or given.lower() in ("true", "false")
         value: Any = given
-        if is_flag and given.lower() in (*_TRUE, *_FALSE):
-            value = given.lower() in _TRUE
+        if is_flag and given.lower() in (*TRUE, *FALSE):
+            value = given.lower() in TRUE
         elif given.lstrip("-").isdigit():
             value = int(given)
         config.update(option, value)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
+from operator import index
 from typing import Any
+
+from numpy.lib.array_utils import normalize_axis_index
 
 from tinyxla.jax.tracing.linear_util import safe_zip
 
@@ -29,6 +32,58 @@ def unzip3(triples: Iterable[tuple[Any, Any, Any]]) -> tuple[tuple[Any, ...], tu
     """The first, second and third elements of triples."""
     first, second, third = zip(*found, strict=True) if (found := list(triples)) else ((), (), ())
     return first, second, third
+
+
+def tuple_update(elements: Sequence[Any], index: int, value: Any) -> tuple[Any, ...]:
+    """A tuple with another element at an index.
+
+    >>> tuple_update("abc", -1, "x")
+    ('a', 'b', 'x')
+    """
+    found = list(elements)
+    found[index] = value
+    return tuple(found)
+
+
+def tuple_insert(elements: Sequence[Any], index: int, value: Any) -> tuple[Any, ...]:
+    """A tuple with another element before an index, which is not negative.
+
+    >>> tuple_insert("abc", 1, "x")
+    ('a', 'x', 'b', 'c')
+    """
+    return (*elements[:index], value, *elements[index:])
+
+
+def tuple_delete(elements: Sequence[Any], index: int) -> tuple[Any, ...]:
+    """A tuple without the element at an index.
+
+    >>> tuple_delete("abc", 1)
+    ('a', 'c')
+    """
+    found = list(elements)
+    del found[index]
+    return tuple(found)
+
+
+def canonicalize_axis(axis: Any, num_dims: int) -> int:
+    """The number of an axis counted from the start.
+
+    Raises:
+        AxisError: there is no such axis.
+
+    >>> canonicalize_axis(-1, 3)
+    2
+    """
+    return normalize_axis_index(index(axis), num_dims)
+
+
+def ceil_of_ratio(x: int, y: int) -> int:
+    """The quotient of two integers, rounded up.
+
+    >>> ceil_of_ratio(5, 2)
+    3
+    """
+    return -(-x // y)
 
 
 def split_list(elements: Iterable[Any], sizes: Sequence[int]) -> list[list[Any]]:

@@ -12,6 +12,7 @@ from tinyxla.jax.jaxprs.jaxpr import (
 )
 from tinyxla.jax.jaxprs.primitives.catalogue import primitives as _primitives
 from tinyxla.jax.jaxprs.primitives.program_primitives import Primitive as Primitive
+from tinyxla.jax.jaxprs.refs import freeze as freeze, new_ref as new_ref
 from tinyxla.jax.jaxprs.traces.current_trace import (
     EvalTrace as EvalTrace,
     TraceContext as _TraceContext,
@@ -25,6 +26,21 @@ from tinyxla.jax.tracing.trace_state import (
     find_top_trace as find_top_trace,
     trace_state_clean as trace_state_clean,
 )
+from tinyxla.shapes.symbolic import is_symbolic as is_symbolic_dim
+
+typeof = get_aval
+mutable_array = new_ref
+
+
+def is_constant_dim(d):
+    """Whether a size is known."""
+    return not is_symbolic_dim(d)
+
+
+def definitely_equal(x, y):
+    """Whether two sizes are the same number, or the same polynomial."""
+    return x is y or x == y
+
 
 trace_ctx = _TraceContext()
 call_p, closed_call_p = _primitives["call"], _primitives["closed_call"]

@@ -4,13 +4,50 @@ import numpy as np
 
 from tinyxla.dtypes import canonicalize_dtype, extended, finfo, iinfo, issubdtype
 from tinyxla.errors import PromotionError as TypePromotionError
+from tinyxla.jax.testing.element_types import to_default_dtype as _to_default_dtype
 from tinyxla.numpy.arguments import inexact as _inexact
+from tinyxla.numpy.types import result_type as _result_type
+from tinyxla.tracing.array import Array as _Array
 
 DType = np.dtype
 
 
 class ExtendedDType:
     """The base class of element types that are made of others."""
+
+
+python_scalar_types = {bool, int, float, complex}
+python_scalar_types_to_dtypes = {kind: np.asarray(kind(0)).dtype for kind in (bool, int, float, complex)}
+
+
+def _default(kind):
+    """A function that gives the default type of a kind, 32 bits wide unless `enable_x64` is set."""
+    return lambda: _to_default_dtype(np.zeros((), kind)).dtype
+
+
+default_types = {kind: _default(kind) for kind in "?iufc"}
+default_types["b"] = default_types.pop("?")
+default_int_dtype, default_uint_dtype = default_types["i"], default_types["u"]
+default_float_dtype, default_complex_dtype = default_types["f"], default_types["c"]
+
+
+def is_python_scalar(x):
+    """Whether a value is weakly typed."""
+    return x.weak_type if isinstance(x, _Array) else type(x) in python_scalar_types
+
+
+is_weakly_typed = is_python_scalar
+
+
+def to_numeric_dtype(dtype):
+    """The type of numbers in which booleans are summed, or the type itself."""
+    return np.dtype("int32") if np.dtype(dtype) == bool else np.dtype(dtype)
+
+
+def safe_to_cast(input_dtype_or_value, output_dtype_or_value):
+    """Whether promotion of the first type, or value, with the second type gives that."""
+    output = _result_type(output_dtype_or_value)
+    return output in (_result_type(input_dtype_or_value), _result_type(input_dtype_or_value, output))
 
 
 def supports_inf(dtype):

@@ -3,6 +3,7 @@
 from tinyxla.errors import MeshError
 from tinyxla.sharding import (
     NamedSharding as NamedSharding,
+    PartitionSpec as P,
     PartitionSpec as PartitionSpec,
     Sharding as Sharding,
     SingleDeviceSharding as SingleDeviceSharding,

@@ -16,5 +16,7 @@ from tinyxla.jax.devices.backend import (
     get_backend as get_backend,
     started as _started,
 )
+from tinyxla.jax.options import states as _states
 
 _backends = _started
+num_cpu_devices = _states["num_cpu_devices"]
