@@ -21,7 +21,7 @@ from typing import Any
 
 from tinyxla.errors import ArgumentError
 from tinyxla.jax.options import set_from_environment
-from tinyxla.jax.private_names import Unavailable, is_required
+from tinyxla.jax.private_names import PrivateModule, is_required
 from tinyxla.jax.tracing.attributes import set_attributes
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.config import config
@@ -118,7 +118,8 @@ class _TwinLoader(Loader):
 class _PrivateLoader(Loader):
     """Gives a private module of JAX that has no file of its own."""
 
-    def create_module(self, spec: ModuleSpec) -> None: ...
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return PrivateModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
         module.__getattr__ = _completion(module, None)  # type: ignore[method-assign]
@@ -223,8 +224,6 @@ def _completion(module: ModuleType, twin: str | None) -> Callable[[str], Any]:
         except ModuleNotFoundError as error:
             if error.name != f"{module.__name__}.{name}":
                 raise
-        if private and is_required():
-            return Unavailable(f"{module.__name__}.{name}")
         raise AttributeError(
             f"module {module.__name__!r} has no attribute {name!r}: tinyxla, which stands for JAX {JAX_VERSION} here, "
             "does not have it."

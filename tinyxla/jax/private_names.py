@@ -12,7 +12,7 @@ import dis
 import importlib
 import sys
 from collections.abc import Iterator
-from types import CodeType, FrameType
+from types import CodeType, FrameType, ModuleType
 from typing import Any, NoReturn
 
 from tinyxla.errors import TinyxlaError
@@ -25,28 +25,23 @@ class PrivateNameError(TinyxlaError, NotImplementedError, AttributeError):
     """The use of a private name of JAX that this library lacks."""
 
 
-class Unavailable:
-    """Stands for a private name or module of JAX that this library lacks."""
-
-    def __init__(self, name: str) -> None:
-        object.__setattr__(self, "_name", name)
+class PrivateModule(ModuleType):
+    """A private module of JAX without a file of its own, or a private name, which an import statement does not tell
+    from a module. It has the names that public modules show; any other use is an error."""
 
     def _refuse(self, use: str) -> NoReturn:
         raise PrivateNameError(
-            f"{self._name}: {use}, but it is an implementation detail of JAX, which tinyxla does not have. What is "
+            f"{self.__name__}: {use}, but it is an implementation detail of JAX, which tinyxla does not have. What is "
             "public in JAX is there under its public name."
         )
 
     def __repr__(self) -> str:
-        return f"<{self._name}, which tinyxla does not have>"
+        return f"<{self.__name__}, of which tinyxla has what is public in JAX>"
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(f"{self!r} has no attribute {name!r}")  # what protocols ask for
         self._refuse(f"its attribute {name!r} is asked for")
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        self._refuse(f"its attribute {name!r} is set")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self._refuse("it is called")

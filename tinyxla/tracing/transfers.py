@@ -23,7 +23,7 @@ from tinyxla.tracing.core import Tracer, state
 from tinyxla.util.tracebacks import is_own
 
 observers: list[Callable[[Any], None]] = []
-"""Functions that are called with each value that would be guarded, where an option leaves the short cuts out."""
+"""Functions that are called with each value that `check_host_values` is asked about, also where all is allowed."""
 
 _HOST = (np.ndarray, np.generic, bool, int, float, complex)
 

@@ -17,13 +17,12 @@ from tinyxla.errors import ArgumentError
 from tinyxla.hlo import Computation
 from tinyxla.jax.stages import monitoring
 from tinyxla.tracing import transfers
-from tinyxla.tracing.config import define_option, setting
+from tinyxla.tracing.config import config, setting
 from tinyxla.transforms.computations import program_of_op
 
 Count = Callable[[], int]
 
-_WATCH = "watch_transfers"  # an option for which the short cuts, that ask no guard of transfers, are left out
-define_option(_WATCH, False)
+_GUARD = "transfer_guard_host_to_device"
 
 
 class _Events:
@@ -88,7 +87,7 @@ def count_device_put() -> Generator[Count]:
     events = _Events()
     transfers.observers.append(events)
     try:
-        with setting(_WATCH, True):
+        with setting(_GUARD, getattr(config, _GUARD)):  # so that no short cut is taken, which would ask no guard
             yield lambda: events.number
     finally:
         transfers.observers.remove(events)

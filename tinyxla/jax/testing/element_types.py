@@ -74,12 +74,22 @@ def num_float_bits(dtype: Any) -> int:
     return finfo(default_dtype(np.dtype(dtype))).bits
 
 
+def _default(wide: Any) -> Callable[[], np.dtype[Any]]:
+    return lambda: default_dtype(np.dtype(wide))
+
+
+default_types = {
+    kind: _default(wide)
+    for kind, wide in zip("biufc", (np.bool_, np.int64, np.uint64, np.float64, np.complex128), strict=True)
+}
+"""Functions that give the default type of a kind of NumPy's: 32 bits wide unless `enable_x64` is set."""
+
+
 def to_default_dtype(arr: Any) -> Any:
-    """A NumPy array in the default type of its kind: 32 bits wide unless `enable_x64` is set."""
+    """A NumPy array in the default type of its kind."""
     arr = np.asarray(arr)
-    width = 64 if config.enable_x64 else 32
-    names = {"b": "bool", "i": f"int{width}", "u": f"uint{width}", "f": f"float{width}", "c": f"complex{2 * width}"}
-    return arr.astype(names[arr.dtype.kind]) if arr.dtype.kind in names else arr
+    kind = arr.dtype.kind
+    return arr.astype(default_types[kind]()) if kind in default_types else arr
 
 
 def with_jax_dtype_defaults(func: Callable[..., Any], use_defaults: Any = True) -> Callable[..., Any]:

@@ -4,7 +4,7 @@ import numpy as np
 
 from tinyxla.dtypes import canonicalize_dtype, extended, finfo, iinfo, issubdtype
 from tinyxla.errors import PromotionError as TypePromotionError
-from tinyxla.jax.testing.element_types import to_default_dtype as _to_default_dtype
+from tinyxla.jax.testing.element_types import default_types as default_types
 from tinyxla.numpy.arguments import inexact as _inexact
 from tinyxla.numpy.types import result_type as _result_type
 from tinyxla.tracing.array import Array as _Array
@@ -18,15 +18,6 @@ class ExtendedDType:
 
 python_scalar_types = {bool, int, float, complex}
 python_scalar_types_to_dtypes = {kind: np.asarray(kind(0)).dtype for kind in (bool, int, float, complex)}
-
-
-def _default(kind):
-    """A function that gives the default type of a kind, 32 bits wide unless `enable_x64` is set."""
-    return lambda: _to_default_dtype(np.zeros((), kind)).dtype
-
-
-default_types = {kind: _default(kind) for kind in "?iufc"}
-default_types["b"] = default_types.pop("?")
 default_int_dtype, default_uint_dtype = default_types["i"], default_types["u"]
 default_float_dtype, default_complex_dtype = default_types["f"], default_types["c"]
 
