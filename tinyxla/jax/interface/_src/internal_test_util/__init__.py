@@ -1,0 +1,1 @@
+"""`jax._src.internal_test_util`."""

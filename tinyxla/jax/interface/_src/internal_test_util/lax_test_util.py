@@ -1,0 +1,28 @@
+"""`jax._src.internal_test_util.lax_test_util`: operations of `jax.lax` and their arguments in tests."""
+
+from tinyxla.jax.testing.lax_cases import (
+    NamedReducerOpRecord as NamedReducerOpRecord,
+    OpRecord as OpRecord,
+    ReducerOpRecord as ReducerOpRecord,
+    add_bdim as add_bdim,
+    all_bdims as all_bdims,
+    all_dtypes as all_dtypes,
+    args_slicer as args_slicer,
+    bool_dtypes as bool_dtypes,
+    compatible_shapes as compatible_shapes,
+    complex_dtypes as complex_dtypes,
+    complex_elem_dtypes as complex_elem_dtypes,
+    default_dtypes as default_dtypes,
+    float_dtypes as float_dtypes,
+    inexact_dtypes as inexact_dtypes,
+    int_dtypes as int_dtypes,
+    lax_named_reduce_ops as lax_named_reduce_ops,
+    lax_ops as lax_ops,
+    lax_out_dtype_ops as lax_out_dtype_ops,
+    lax_reduce_ops as lax_reduce_ops,
+    number_dtypes as number_dtypes,
+    op_record as op_record,
+    python_scalar_types as python_scalar_types,
+    slicer as slicer,
+    uint_dtypes as uint_dtypes,
+)
