@@ -60,6 +60,7 @@ CALLS: dict[str, Call] = {
     "asarray": lambda p, n: n.asarray(array.array("l", [1, 2])),
     "item": lambda p, n: n.array(n.array(3.0).item(())),
     "mul": lambda p, n: p.lax.mul(n.array([300], "int16"), n.array([300], "int16"), out_dtype="int32"),
+    "mul of integers": lambda p, n: p.lax.mul(n.array([300], "int16"), n.array([300], "int16"), out_dtype="float32"),
     "gradient of mul": lambda p, n: p.grad(lambda x: p.lax.mul(x, x, out_dtype="float32"))(n.array(3.0, "bfloat16")),
     "exp2": lambda p, n: p.lax.exp2(3.0, accuracy=None),
     "zeros": lambda p, n: n.zeros(3, out_sharding=None),

@@ -70,6 +70,10 @@ def test_random_arrays_and_sampled_cases_are_those_of_jax(with_absl: str) -> Non
     ]
 
 
+def test_python_integers_are_converted_by_their_low_bits(with_absl: str) -> None:
+    assert lines("print(jax.lax.convert_element_type(2**32 + 5, 'int32'))", with_absl) == ["5"]
+
+
 def test_cases_compare_arrays_and_run_with_options_of_their_own(with_absl: str) -> None:
     assert lines(
         """

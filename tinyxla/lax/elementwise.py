@@ -21,7 +21,9 @@ from tinyxla.ops.op import Op, Value
 from tinyxla.shapes import element_type
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
+from tinyxla.tracing.config import config
 from tinyxla.tracing.float_zeros import is_float0
+from tinyxla.tracing.promotion import as_array
 from tinyxla.tracing.signatures import Tree
 
 __all__ = [
@@ -285,7 +287,8 @@ _mul = _binary("mul", elementwise.mul, "The product x y; integers wrap around.")
 
 
 def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Array:
-    """x times y. With `out_dtype`, which is at least as wide, the product is rounded to that type alone.
+    """x times y. With `out_dtype`, which is at least as wide, or inexact for integers, the product is rounded to that
+    type alone.
 
     Args:
         x, y: arrays of one shape and type, or a number for one of them.
@@ -308,10 +311,11 @@ def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Ar
         return _mul(x, y)
     first, second = matched("lax.mul", x, y)
     kind, wanted = element_type(first.dtype), element_type(python_dtype(out_dtype))
-    if kind.kind != wanted.kind or kind.bits > wanted.bits:
+    is_wide = kind.kind == wanted.kind and kind.bits <= wanted.bits
+    if not is_wide and not (kind.is_integer and wanted.is_inexact):
         raise DTypeError(
-            f"lax.mul: out_dtype must be of the operands' kind and not narrower, but is {wanted.dtype.name} of "
-            f"{kind.dtype.name} operands."
+            "lax.mul: out_dtype must be of the operands' kind and not narrower, or inexact where they are integers, but "
+            f"is {wanted.dtype.name} of {kind.dtype.name} operands."
         )
     return _mul(*(cast(v, wanted.dtype, False) for v in (first, second)))
 
@@ -479,6 +483,8 @@ def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
     Array(2, dtype=int32)
     """
     dtype = python_dtype(new_dtype)
+    if type(operand) is int and element_type(dtype).is_integer and config.weak_integer_overflow == "wrap":
+        return as_array(np.asarray(operand, np.int64).astype(dtype))
     x = array_of(operand, "lax.convert_element_type")
     return cast(x, dtype, weak=False)
 
