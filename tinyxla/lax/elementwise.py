@@ -314,8 +314,8 @@ def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Ar
     is_wide = kind.kind == wanted.kind and kind.bits <= wanted.bits
     if not is_wide and not (kind.is_integer and wanted.is_inexact):
         raise DTypeError(
-            "lax.mul: out_dtype must be of the operands' kind and not narrower, or inexact where they are integers, but "
-            f"is {wanted.dtype.name} of {kind.dtype.name} operands."
+            "lax.mul: out_dtype must be of the operands' kind and not narrower, or inexact for integers, but is "
+            f"{wanted.dtype.name} of {kind.dtype.name} operands."
         )
     return _mul(*(cast(v, wanted.dtype, False) for v in (first, second)))
 
