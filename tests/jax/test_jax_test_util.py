@@ -161,6 +161,8 @@ def test_private_names_are_imported_and_refused_where_they_are_used() -> None:
         from jax._src.lax import lax as lax_internal, parallel
         from jax._src.core import pjit_p_of_old
         from jax._src.mesh import Mesh, AbstractMesh
+        from jax._src.shard_map import shard_map
+        print(shard_map is jax.shard_map, jax.numpy.ones(2)._check_if_deleted(), jax.numpy.ones(2)._npy_value)
         print(lax_internal.exp is jax.lax.exp, parallel.psum is jax.lax.psum, Mesh is jax.sharding.Mesh)
         print(hasattr(jax._src.core, "nothing"), hasattr(lax_internal, "nothing"), hasattr(pjit_p_of_old, "bind"))
         try:
@@ -184,6 +186,7 @@ def test_private_names_are_imported_and_refused_where_they_are_used() -> None:
         """
     found = run("-m", "tinyxla.jax", "-c", textwrap.dedent(code)).stdout.splitlines()
     assert found == [
+        "True None None",
         "True True True",
         "False False False",
         "jax._src.core.pjit_p_of_old: its attribute 'bind' is asked for, but it is an implementation detail of JAX, "

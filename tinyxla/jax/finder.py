@@ -43,7 +43,7 @@ _SHOWN_IN: dict[str, tuple[str, ...]] = {
     **dict.fromkeys("api array basearray callback pmap shard_map".split(), ("jax",)),
     **dict.fromkeys("mesh named_sharding partition_spec sharding sharding_impls".split(), ("jax.sharding",)),
     "debugging": ("jax.debug",),
-    "dtypes": ("jax.numpy",),
+    "dtypes": ("jax.dtypes", "jax.numpy"),
     "prng": ("jax.extend.random",),
     "lib._jax": ("jaxlib._jax",),
     "lib.xla_client": ("jaxlib.xla_client",),
@@ -178,7 +178,7 @@ def _public_modules(fullname: str, own: bool = False) -> list[str]:
     parts = name.split(".")
     inner = [".".join(parts[:count]) for count in range(len(parts), len(parts) - 1 if own else 0, -1)]
     places = [f"{root}{name}" for name in inner for root in ("jax.", "jax.extend.", "jax.experimental.")]
-    return [*filter(_if_there, places if parts[0] != "jaxlib" else ()), *_SHOWN_IN.get(name, ())]
+    return [*_SHOWN_IN.get(name, ()), *filter(_if_there, places if parts[0] != "jaxlib" else ())]
 
 
 def _public_name(fullname: str, name: str) -> Any:

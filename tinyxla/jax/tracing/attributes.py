@@ -51,6 +51,17 @@ def _aval(self: Any) -> Any:
     return get_aval(self)
 
 
+def _parts(self: Any) -> list[Any] | None:
+    """The parts on the devices of this process, as arrays; None if the array is deleted."""
+    return None if self.is_deleted() else [shard.data for shard in self.addressable_shards]
+
+
+def _check_if_deleted(self: Any) -> None:
+    """An error if the array is deleted."""
+    if self.is_deleted():
+        self.numpy()
+
+
 def _trace(self: Any) -> Trace:
     """The trace to which a tracer belongs."""
     return self.owner
@@ -82,6 +93,9 @@ def set_attributes() -> None:
         kind.aval = property(_aval)  # type: ignore[attr-defined]
     array_type: Any = Array
     array_type._value = property(lambda self: self.numpy())
+    array_type._npy_value = None  # no copy is kept on the host
+    array_type._arrays = property(_parts)
+    array_type._check_if_deleted = _check_if_deleted
     array_type._committed = property(lambda self: self.committed)
     array_type._fully_replicated_shard = lambda self: self.addressable_data(0)
     array_type.on_device_size_in_bytes = lambda self: self.nbytes
