@@ -119,6 +119,36 @@ def test_cases_compare_arrays_and_run_with_options_of_their_own(with_absl: str) 
     ]
 
 
+def test_references_agree_with_lax(with_absl: str) -> None:
+    assert lines(
+        """
+        import mpmath
+        from jax import lax
+        from jax._src import lax_reference as reference
+        from jax._src.internal_test_util import lax_test_util as cases
+        def check(name, *args, **options):
+            found, expected = (getattr(m, name)(*args, **options) for m in (lax, reference))
+            both = np.asarray(found, complex), np.asarray(expected, complex)
+            np.testing.assert_allclose(*both, 1e-2, 1e-5, err_msg=name)
+        for case in cases.lax_ops():
+            rng = case.rng_factory(np.random.RandomState(0))
+            check(case.op, *(rng((2, 3), case.dtypes[-1]) for _ in range(case.nargs)))
+        x, y = np.random.RandomState(0).randint(0, 9, (2, 2, 3, 5, 5)).astype("float32")[:, :, :, :4]
+        k = y[:, :, :2, :3]
+        check("conv", x, k, (1, 2), "SAME")
+        check("conv_general_dilated", x, k, (1, 1), [(1, 0), (2, 1)], (2, 1), (1, 2), ("NCHW", "OIHW", "NHWC"))
+        check("dot_general", x, y, (((3,), (3,)), ((0,), (0,))))
+        check("pad", x, np.float32(1), [(0, 1, 0), (1, -1, 1), (-1, 0, 2), (0, 0, 0)])
+        check("top_k", x, 2)
+        check("rev", x, (1, 3))
+        sine = jtu.numpy_with_mpmath(mpmath, extra_prec_multiplier=1).sin(np.float32([0.5, 2]))
+        np.testing.assert_allclose(sine, np.sin(np.float32([0.5, 2])), 1e-6)
+        print(len(cases.lax_ops()), sine.dtype)
+        """,
+        with_absl,
+    ) == ["69 float32"]
+
+
 def test_counters_count_what_is_traced_compiled_and_copied(with_absl: str) -> None:
     assert lines(
         """

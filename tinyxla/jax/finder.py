@@ -44,7 +44,7 @@ _SHOWN_IN: dict[str, tuple[str, ...]] = {
     **dict.fromkeys("mesh named_sharding partition_spec sharding sharding_impls".split(), ("jax.sharding",)),
     "debugging": ("jax.debug",),
     "dtypes": ("jax.dtypes", "jax.numpy"),
-    "prng": ("jax.extend.random",),
+    **dict.fromkeys(("prng", "random.prng"), ("jax.extend.random",)),
     "lib._jax": ("jaxlib._jax",),
     "lib.xla_client": ("jaxlib.xla_client",),
 }

@@ -78,7 +78,7 @@ class vectorize_with_mpmath(np.vectorize):  # pyright: ignore[reportIncompatible
             return np.array([self.mptonp(x.real), self.mptonp(x.imag)], dtype).view(np.result_type(dtype, 1j))[0]
         with np.errstate(over="ignore"):
             value = dtype.type(float(+x))  # rounded to the precision of the context
-        return np.copysign(dtype.type(0), value) if abs(value) < np.finfo(dtype).tiny / 2 else value
+        return dtype.type(0) if abs(value) < np.finfo(dtype).tiny / 2 else value
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         arrays = [x for x in args if isinstance(x, np.ndarray | np.floating | np.complexfloating)]
