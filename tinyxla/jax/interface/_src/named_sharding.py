@@ -1,3 +1,0 @@
-"""`jax._src.named_sharding`."""
-
-from tinyxla.sharding import NamedSharding as NamedSharding

@@ -1,3 +1,0 @@
-"""`jax._src.partition_spec`."""
-
-from tinyxla.sharding import PartitionSpec as PartitionSpec
