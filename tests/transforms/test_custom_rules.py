@@ -715,6 +715,23 @@ def test_results_of_custom_vmap_that_are_the_same_for_all_examples_stay_one(
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.parametrize("place", ["body", "condition", "branch"])
+def test_custom_vmap_is_used_where_lanes_end_one_by_one(place: str) -> None:
+    def program(jx: Any) -> Any:
+        f = jx.custom_batching.custom_vmap(lambda x, y: x + y)
+        f.def_vmap(lambda size, over, x, y: (10 * x + y, True))
+        loop, identity = jx.lax.while_loop, lambda x, y: x
+
+        def one(x: Any) -> Any:
+            test, step = (identity, f) if place != "condition" else (f, lambda x, y: x + 1)
+            looped = lambda z: loop(lambda c: test(c, x) < 40, lambda c: step(c, x), z)  # noqa: E731
+            return jx.lax.cond(x > 1, looped, lambda z: z, x) if place == "branch" else looped(x)
+
+        return jx.vmap(one)(jx.numpy.float32([0.5, 1.25, 2]))
+
+    np.testing.assert_array_equal(program(tx), program(jax))
+
+
 def closed_over_by_jvp(jx: Any, x: Any) -> Any:
     f = jx.custom_jvp(lambda y: x * y)
     f.defjvp(lambda p, t: (x * p[0], 5 * x * t[0]))

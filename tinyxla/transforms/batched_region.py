@@ -20,6 +20,7 @@ from tinyxla.ops import Op, Sample, calls, elementwise, movement
 from tinyxla.ops.op import Axes, Decomposition, Factors, Ints
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.tracing.core import trace
+from tinyxla.transforms.calls import has_batching_rules
 from tinyxla.transforms.computations import Mask, batched, effects, leading, run, run_batched
 
 MAX_SPREAD = 64  # elements of what lanes of one map share, to be repeated for each when maps become one
@@ -129,8 +130,9 @@ def _of_all(in_lock_step: Computation, size: int, inner: int, mapped: Mask, seve
 
 
 def may_part(*computations: Computation) -> bool:
-    """Whether lanes can run one by one: nothing in them talks to other lanes, or must run in order."""
-    return not any(c.axis_names or effects(c) for c in computations)
+    """Whether lanes can run one by one: nothing in them talks to other lanes, must run in order, or has a batching rule
+    of the user's."""
+    return not any(c.axis_names or effects(c) or has_batching_rules(c) for c in computations)
 
 
 def apart(

@@ -298,10 +298,23 @@ def _used_results(x: Instruction, users: Sequence[Instruction]) -> list[int] | N
 
 def has_rules(computation: Computation) -> bool:
     """Whether calls in a computation have rules of their own."""
-    return any(
-        getattr(x.attributes, "rule", None) is not None or any(map(has_rules, x.computations()))
-        for x in computation.instructions
-    )
+    return any(True for _ in _rules(computation))
+
+
+@lru_cache(1024)
+def has_batching_rules(computation: Computation) -> bool:
+    """Whether calls in a computation have batching rules of their own."""
+    return any(rule.has_batching for rule in _rules(computation))
+
+
+def _rules(computation: Computation) -> Iterator[Rule]:
+    """The rules of the calls in a computation, and of those that are called."""
+    for x in computation.instructions:
+        rule = getattr(x.attributes, "rule", None)
+        if rule is not None:
+            yield rule
+        for inner in x.computations():
+            yield from _rules(inner)
 
 
 def _of_its_own(rule: Rule, to_apply: Computation, operands: Sequence[Any], moving: Sequence[bool]) -> Rule:

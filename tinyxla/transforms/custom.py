@@ -48,6 +48,7 @@ class Rule:
     count: int  # of values
     function: Callable[..., Sequence[Any]]
     has_derivatives: bool = field(default=False, init=False)  # of its own
+    has_batching: bool = field(default=False, init=False)  # of its own
     maps_zeros: bool = field(default=False, init=False)  # whether cotangents may come of ones that are zero
     gives_cotangents: bool = field(default=False, init=False)  # of its values as they are, not by a transpose
     closes_over_tracers: bool = field(
@@ -720,6 +721,7 @@ class CustomVmap(Rule):
     are mapped over their first axis. Derivatives are those of the function, and mapped in forward mode of the rule."""
 
     rule: Callable[[int, Values, Mask], tuple[Values, Sequence[bool]]]
+    has_batching: bool = field(default=True, init=False)
 
     @property
     def has_tangents(self) -> bool:

@@ -65,6 +65,18 @@ def test_weak_types_of_an_evaluated_jaxpr_follow_its_operands() -> None:
     assert _printed(program) == ["[[True, True], [False, False]]"]
 
 
+def test_an_evaluated_jaxpr_takes_other_shapes_and_weak_constants_stay_weak() -> None:
+    program = """
+        closed = jax.make_jaxpr(lambda x: (function(x, 1.3)[0], 2.0, 3))(args[0])
+        def f(x):
+            found = jax.core.eval_jaxpr(closed.jaxpr, closed.consts, x)
+            return np.shape(found[0]), found[1].weak_type, found[2].weak_type
+        x = args[0]
+        print(f(x), f(x[:2]), jax.jit(lambda x: jnp.zeros(f(x)[0]))(jnp.stack([x, x])).shape)
+        """
+    assert _printed(program) == ["((3,), True, True) ((2,), True, True) (2, 3)"]
+
+
 def test_traces_of_programs_process_the_operations_of_an_evaluated_jaxpr() -> None:
     program = """
         from jax._src import core

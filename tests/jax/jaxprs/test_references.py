@@ -403,6 +403,41 @@ def test_gradients_are_added_to_references() -> None:
     ]
 
 
+def test_a_function_with_references_of_its_own_in_loops_and_branches_has_a_jaxpr_that_runs() -> None:
+    assert printed("""
+        import jax, jax.numpy as jnp
+        from jax import lax
+        def looped(x):
+            ref = jax.new_ref(x)
+            def step(c, i):
+                ref[i] += c
+                return c * 2, ref[0]
+            return *lax.scan(step, 1.0, jnp.arange(3)), ref[...]
+        def tested(x):
+            ref = jax.new_ref(x)
+            def step(c):
+                ref[...] *= 2
+                return c + 1
+            return lax.while_loop(lambda c: ref[0] < 10, step, 0), ref[...]
+        def branched(x):
+            ref = jax.new_ref(x)
+            lax.cond(x[0] > 0, lambda: ref.__setitem__(0, x[1] * x[2]), lambda: None)
+            lax.fori_loop(0, 2, lambda i, c: (ref.__setitem__(i, ref[2] * c), c)[1], x[1])
+            return ref[...]
+        x = jnp.array([1.0, 2.0, 3.0])
+        leaves = lambda tree: [leaf.tolist() for leaf in jax.tree.leaves(tree)]
+        for f in looped, tested, branched:
+            closed = jax.make_jaxpr(f)(x)
+            g = lambda x: jax.core.eval_jaxpr(closed.jaxpr, closed.consts, x)
+            print(leaves(g(x)) == leaves(jax.jit(g)(x)) == leaves(jax.jit(f)(x)), end=" ")
+            print(leaves(jax.jacfwd(lambda x: g(x)[-1])(x)))
+        """) == [
+        "True [[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]]",
+        "True [[[16.0, 0.0, 0.0], [0.0, 16.0, 0.0], [0.0, 0.0, 16.0]]]",
+        "True [[[0.0, 3.0, 2.0], [0.0, 3.0, 2.0], [0.0, 0.0, 1.0]]]",
+    ]
+
+
 def test_references_refuse_values_of_another_kind_and_say_where_they_come_from() -> None:
     assert printed("""
         import jax, jax.numpy as jnp

@@ -250,19 +250,20 @@ class ClosedJaxpr:
 def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, propagate_source_info: bool = True) -> list[Any]:
     """The results of a jaxpr, as a list, for these values of its constants and inputs. Random keys are taken for their
     words, which is what results are. Types are weak where they are in the jaxpr, unless it is for weak types of inputs
-    that are not."""
+    that are not. Inputs of other shapes go through the equations one by one, as far as these take them."""
     if REF_EFFECT in jaxpr.effects:
         raise ArgumentError("eval_jaxpr: the jaxpr is of a function that uses a Ref: it can be looked at, but not run.")
     if len(args) != len(jaxpr.invars):
         raise ArgumentError(f"eval_jaxpr: the jaxpr has {len(jaxpr.invars)} inputs, but got {len(args)} values.")
     args = tuple(x.words if isinstance(x, KeyArray) else x for x in args)
-    if jaxpr.computation is not None:
-        operands = [as_array(x) for x in (*args, *consts)]
-        variables = (*jaxpr.invars, *jaxpr.constvars)
+    operands = [as_array(x) for x in (*args, *consts)]
+    variables = (*jaxpr.invars, *jaxpr.constvars)
+    has_shapes = all(x.shape == v.aval.shape for v, x in zip(variables, operands, strict=True))
+    if jaxpr.computation is not None and has_shapes:
         is_weak = all(x.weak_type or not _is_weak(v) for v, x in zip(variables, operands, strict=True))
         outputs = (_called if _is_call(jaxpr, operands) else run)(jaxpr.computation, operands)
         found = zip(jaxpr.outvars, outputs, strict=True)
-        return [x.with_weak_type(True) if is_weak and _is_weak(v) else x for v, x in found]
+        return [x.with_weak_type(True) if _is_weak(v) and (is_weak or isinstance(v, Literal)) else x for v, x in found]
     values: dict[Var, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
 
     def read(atom: Atom) -> Any:
@@ -272,7 +273,8 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, propagate_source
         params = eqn.primitive.get_bind_params(eqn.params)
         found = eqn.primitive.bind(*map(read, eqn.invars), **params)
         values.update(zip(eqn.outvars, found if eqn.primitive.multiple_results else [found], strict=True))
-    return [as_array(read(v)) for v in jaxpr.outvars]
+    outputs = [(v, as_array(read(v))) for v in jaxpr.outvars]
+    return [x.with_weak_type(_is_weak(v)) if isinstance(v, Literal) else x for v, x in outputs]
 
 
 def _is_weak(atom: Atom) -> bool:

@@ -136,9 +136,11 @@ class Translation:
         self.equations = [e for e in self.equations if e.primitive.name not in _DROPPED or used.intersection(e.outvars)]
         for eqn in self.equations:
             eqn.outvars = [v if v in used else DropVar(v.aval) for v in eqn.outvars]
-        for atom, is_weak in zip(found, weak, strict=False):
+        for k, (atom, is_weak) in enumerate(zip(found, weak, strict=False)):
             if is_weak and isinstance(atom, Var):
                 atom.aval = atom.aval.update(weak_type=True)
+            elif is_weak and isinstance(atom, Literal):
+                found[k] = Literal(atom.val, atom.aval.update(weak_type=True))
         return found
 
     def _atom(self, x: Instruction) -> Atom:

@@ -20,6 +20,7 @@ from tinyxla.jax.jaxprs.loops.loop_derivatives import DERIVATIVES
 from tinyxla.jax.jaxprs.primitives.catalogue import primitives
 from tinyxla.jax.jaxprs.staging import closed_jaxpr
 from tinyxla.jax.jaxprs.traces.recording import LoopRegion, is_recording
+from tinyxla.lax.loops.threading_references import branching, looping, scanning
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import ConcreteArray
 from tinyxla.tracing.promotion import as_array
@@ -66,8 +67,11 @@ def scan(
     unroll: int | bool = 1,
     _split_transpose: bool = False,
 ) -> Any:
-    if not is_recording():
-        return lax.scan(f, init, xs, length, reverse, unroll, _split_transpose)
+    return (_scan if is_recording() else lax.scan)(f, init, xs, length, reverse, unroll, _split_transpose)
+
+
+@scanning
+def _scan(f: Function, init: Any, xs: Any, length: int | None, reverse: bool, unroll: int | bool, _: bool) -> Any:
     carry, carry_tree = arrays_of(init, "lax.scan: init")
     rows, rows_tree = arrays_of(xs, "lax.scan: xs")
     count = rows[0].shape[0] if length is None and rows else length
@@ -119,6 +123,11 @@ def _open(closed: ClosedJaxpr) -> Any:
 def while_loop(cond_fun: Function, body_fun: Function, init_val: Any, **options: Any) -> Any:
     if not is_recording() or options:
         return lax.while_loop(cond_fun, body_fun, init_val, **options)
+    return _while_loop(cond_fun, body_fun, init_val)
+
+
+@looping
+def _while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     carry, tree = arrays_of(init_val, "lax.while_loop: init_val")
 
     def step(carried: list[Any]) -> list[Any]:
@@ -174,6 +183,8 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any, **options: 
     return _branches("lax.switch", chosen, branches, operands)
 
 
+@branching
+@branching
 def _branches(what: str, index: Any, functions: Sequence[Function], operands: Sequence[Any]) -> Any:
     values, tree = arrays_of(tuple(operands), f"{what}: operand ")
     structs = _structs(values)
