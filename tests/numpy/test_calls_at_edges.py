@@ -109,3 +109,9 @@ def test_gammaln_near_its_roots_is_accurate_to_its_type(dtype: Any) -> None:
         expected = series + np.where(x < 1.5, -np.euler_gamma, 1 - np.euler_gamma) * e
         for function in (tx.scipy.special.gammaln, tx.jit(tx.scipy.special.gammaln)):
             np.testing.assert_allclose(function(x), expected, rtol=4 * np.finfo(dtype).eps, atol=0)
+
+
+@pytest.mark.parametrize("value", [3, 0])
+def test_argwhere_of_a_scalar_has_the_size_that_is_wanted(value: int) -> None:
+    assert jnp.argwhere(value).shape == (value > 0, 0)
+    assert jnp.argwhere(value, size=2).shape == tx.jit(lambda x: jnp.argwhere(x, size=2))(value).shape == (2, 0)

@@ -191,3 +191,19 @@ def test_valid_mode_takes_the_larger_array_first_or_second(name: str) -> None:
         np.testing.assert_allclose(mine(x, y, mode="valid"), theirs(x, y, mode="valid"), atol=1e-5)
     with pytest.raises(ShapeError, match="as large as the other along all axes"):
         mine(b, np.ones((1, 3)), mode="valid")
+
+
+@pytest.mark.parametrize(
+    ("function", "args"),
+    [
+        (stats.norm.logpdf, (0.5,)),
+        (stats.poisson.cdf, (2, 1.5, 1)),
+        (stats.gamma.sf, (0.5, 1.5)),
+        (special.factorial, (3,)),
+        (special.comb, (5, 2)),
+        (special.polygamma, (1, 2)),
+    ],
+)
+def test_results_for_python_numbers_are_weakly_typed(function: Callable[..., Any], args: tuple[float, ...]) -> None:
+    assert function(*args).weak_type
+    assert not function(*map(np.float32, args)).weak_type

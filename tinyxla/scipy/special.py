@@ -703,7 +703,7 @@ def factorial(n: ArrayLike, exact: bool = False) -> Array:
     if exact:
         raise ArgumentError("scipy.special.factorial: exact must be False; exact integers would overflow.")
     value = inexact_array(n, "scipy.special.factorial")
-    return tnp.where(value < 0, 0.0, _gamma(value + 1))
+    return tnp.where(value < 0, 0.0, _gamma(value + 1)).with_weak_type(value.weak_type)
 
 
 @replayed
@@ -754,7 +754,7 @@ def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Array:
     n, m = tnp.where(some, whole, 1.0), tnp.where(some, chosen, 1.0)
     found = tnp.exp(-tnp.log1p(n) - betaln(n - m + 1, m + 1))
     none = tnp.where((things >= 0) & (chosen == 0), 1.0, 0.0)
-    return tnp.where(some, found, none).astype(things.dtype)
+    return tnp.where(some, found, none).astype(things.dtype).with_weak_type(things.weak_type)
 
 
 @replayed
@@ -824,7 +824,7 @@ def polygamma(n: ArrayLike, x: ArrayLike) -> Array:
     1.6449
     """
     if isinstance(n, (int, float)):
-        return lax_special.polygamma(n, inexact_array(x, "scipy.special.polygamma"))
+        return lax_special.polygamma(n, _of_one_type("polygamma", n, x)[1])
     return lax_special.polygamma(*_of_one_type("polygamma", n, x))
 
 

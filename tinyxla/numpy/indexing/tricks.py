@@ -158,7 +158,7 @@ def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -
     """
     x = array_of(a, "argwhere")
     if x.ndim == 0:
-        count = int(bool(x))
+        count = int(bool(x)) if size is None else size
         return ConcreteArray(np.zeros((count, 0), _index_type()))
     columns = nonzero(x, size=size, fill_value=fill_value)
     rows = [movement.reshape_to(c, (c.size, 1)) for c in columns]
