@@ -528,6 +528,20 @@ def test_gradient_of_what_is_added_outside_is_that_of_the_nearest_element_where_
         np.testing.assert_array_equal(tx.grad(weighted)(np.ones(3, np.float32), mode), expected)
 
 
+@pytest.mark.parametrize(("mode", "gradient"), [(None, [3, 0, 1]), ("clip", [5, 0, 3])])
+def test_gather_without_a_mode_has_no_gradient_outside_where_that_is_asked_for(mode: Any, gradient: list[int]) -> None:
+    numbers = tx.lax.GatherDimensionNumbers((), (0,), (0,))
+    starts = np.array([[0], [-1], [0], [2], [7], [3], [0], [-9]])
+
+    def read(x: Any) -> Any:
+        return tx.lax.gather(x, starts, numbers, (1,), mode=mode)
+
+    with setting("out_of_bounds_arrays", "clamp"):
+        x = np.float32([1, 2, 3])
+        np.testing.assert_array_equal(read(x), x[np.clip(starts[:, 0], 0, 2)])
+        np.testing.assert_array_equal(tx.grad(lambda x: tx.jit(read)(x).sum())(x), gradient)
+
+
 def test_traced_bound_of_a_slice_is_an_index_error() -> None:
     with pytest.raises(IndexError, match="A slice bound"):
         tx.jit(lambda x, n: x[:n])(jnp.arange(3), 2)

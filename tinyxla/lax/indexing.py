@@ -37,6 +37,7 @@ from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.config import config
 
 Sizes = Sequence[int]
 
@@ -463,7 +464,8 @@ def gather(
         index_vector_dim=indices.ndim - 1,
         slice_sizes=sizes,
         indices_are_sorted=bool(indices_are_sorted),
-        drops_gradients=kind is GatherScatterMode.PROMISE_IN_BOUNDS,
+        drops_gradients=kind is GatherScatterMode.PROMISE_IN_BOUNDS
+        or (mode is None and config.out_of_bounds_arrays == "clamp"),
     )
     if kind is not GatherScatterMode.FILL_OR_DROP:
         return result
