@@ -11,6 +11,7 @@ import scipy.special
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
+from tinyxla.errors import ArgumentError
 
 M = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -109,6 +110,20 @@ def test_gammaln_near_its_roots_is_accurate_to_its_type(dtype: Any) -> None:
         expected = series + np.where(x < 1.5, -np.euler_gamma, 1 - np.euler_gamma) * e
         for function in (tx.scipy.special.gammaln, tx.jit(tx.scipy.special.gammaln)):
             np.testing.assert_allclose(function(x), expected, rtol=4 * np.finfo(dtype).eps, atol=0)
+
+
+@pytest.mark.parametrize("name", ["setdiff1d", "union1d", "intersect1d", "setxor1d"])
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.float32])
+def test_sets_of_a_size_have_the_type_of_their_arguments(name: str, dtype: Any) -> None:
+    x = np.array([0, 1, 0], dtype)
+    for function in (getattr(jnp, name), tx.jit(getattr(jnp, name), static_argnames="size")):
+        assert function(x, x, size=2).dtype == dtype
+
+
+def test_unique_values_of_an_empty_array() -> None:
+    assert jnp.unique(np.zeros(0, bool), size=0).shape == (0,)
+    with pytest.raises(ArgumentError, match="no value to fill 3 places with; give `fill_value`"):
+        jnp.unique(np.zeros(0), size=3)
 
 
 @pytest.mark.parametrize("value", [3, 0])

@@ -111,6 +111,7 @@ def unique(
     Raises:
         ConcretizationError: a traced array without `size`: the size of the result depends on its values.
         AxisError: an axis that the array does not have.
+        ArgumentError: a `size` but no `fill_value` for an array without elements.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -134,9 +135,7 @@ def unique(
         size = count_of("unique", "size", size)
         check_memory("unique", (*values.shape[:along], size, *values.shape[along:][1:]))
         missing = max(size - values.shape[along], 0)
-        first = np.take(values, [0], along) if fill_value is None else np.asarray(fill_value, x.dtype)
-        if fill_value is not None and first.ndim:
-            first = np.expand_dims(first, along)
+        first = _filling(values, along, missing, fill_value)
         shape = list(values.shape)
         shape[along] = missing
         values = np.concatenate([values, np.broadcast_to(first, shape)], along).take(range(size), along)
@@ -148,6 +147,16 @@ def unique(
         if wanted:
             parts.append(ConcreteArray(found.astype(integer)))
     return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def _filling(values: np.ndarray[Any, Any], along: int, missing: int, fill_value: Any) -> np.ndarray[Any, Any]:
+    """What takes the place of missing values: the first one unless it is given."""
+    if fill_value is not None:
+        first = np.asarray(fill_value, values.dtype)
+        return np.expand_dims(first, along) if first.ndim else first
+    if missing and not values.shape[along]:
+        raise ArgumentError(f"unique: there is no value to fill {missing} places with; give `fill_value`.")
+    return values.take(range(min(1, values.shape[along])), along)
 
 
 def _unique_slices(x: np.ndarray[Any, Any], axis: int) -> tuple[np.ndarray[Any, Any], ...]:
@@ -388,7 +397,7 @@ def _chosen(what: str, ordered: Any, kept: Any, size: int, fill_value: Any) -> A
     (places,) = nonzero(kept, size=size, fill_value=ordered.size)
     there = arith.less(places, ordered.size)
     values = ordered[where(there, places, 0)]
-    values = where(there, values, 0)
+    values = where(there, values, full((), 0, values.dtype))
     return where(there, values, values[:1] if fill_value is None else array_of(fill_value, what).astype(values.dtype))
 
 
