@@ -746,7 +746,7 @@ def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Array:
 
     >>> from tinyxla.scipy.special import comb
     >>> comb(5.0, 2.0).round(3), comb(5.0, 2.0, repetition=True).round(3)
-    (Array(10., dtype=float32), Array(15., dtype=float32))
+    (Array(10., dtype=float32, weak_type=True), Array(15., dtype=float32, weak_type=True))
     """
     things, chosen = _of_one_type("comb", N, k)
     whole = things + chosen - 1 if repetition else things

@@ -95,12 +95,13 @@ class Family:
         self._signature = Signature([*names, *optional])
 
     def _arguments(self, args: Any, kwargs: Any) -> list[Array]:
-        """x, the shape parameters and what has defaults, of one floating type, which is weak if that of all is."""
+        """x, the shape parameters and what has defaults, of one floating type, which is weak if those of all are."""
         bound = bind(self.name, self._signature, args, kwargs, f"; the arguments are {self._signature}")
         bound.apply_defaults()
-        arrays, (_, weak) = promoted(self.name, *bound.args, to_inexact=True)
+        arrays, _ = promoted(self.name, *bound.args, to_inexact=True)
         refuse_complex(self.name, *arrays)
-        return [x.with_weak_type(weak) for x in arrays]
+        is_weak = all(array_of(x, self.name).weak_type for x in bound.args)
+        return [x.with_weak_type(is_weak) for x in arrays]
 
 
 def _log_probability(probability: Array, complement: Array) -> Array:
