@@ -13,7 +13,7 @@ of Johnson, Kotz and Balakrishnan: "Continuous Univariate Distributions" (1994),
 >>> gamma.cdf(np.array([0.0, 1.0]), 1.0).round(4)
 Array([0.    , 0.6321], dtype=float32)
 >>> poisson.pmf(np.array([0, 1]), 2.0).round(4)
-Array([0.1353, 0.2707], dtype=float32)
+Array([0.1353, 0.2707], dtype=float32, weak_type=True)
 """
 
 from __future__ import annotations
@@ -95,12 +95,12 @@ class Family:
         self._signature = Signature([*names, *optional])
 
     def _arguments(self, args: Any, kwargs: Any) -> list[Array]:
-        """x, the shape parameters and what has defaults, of one floating type, which is weak if those of all are."""
+        """x, the shape parameters and what has defaults, of one floating type, which is weak if none is a float
+        of a type of its own."""
         bound = bind(self.name, self._signature, args, kwargs, f"; the arguments are {self._signature}")
         bound.apply_defaults()
-        arrays, _ = promoted(self.name, *bound.args, to_inexact=True)
+        arrays, (_, is_weak) = promoted(self.name, *bound.args, to_inexact=True)
         refuse_complex(self.name, *arrays)
-        is_weak = all(array_of(x, self.name).weak_type for x in bound.args)
         return [x.with_weak_type(is_weak) for x in arrays]
 
 
