@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.fft
 import scipy.signal
 import scipy.special
 import scipy.stats
@@ -207,3 +208,11 @@ def test_valid_mode_takes_the_larger_array_first_or_second(name: str) -> None:
 def test_results_for_python_numbers_are_weakly_typed(function: Callable[..., Any], args: tuple[float, ...]) -> None:
     assert function(*args).weak_type
     assert not function(*map(np.float32, args)).weak_type
+
+
+@pytest.mark.parametrize("name", ["dctn", "idctn"])
+def test_transforms_with_lengths_alone_are_along_the_last_axes(name: str) -> None:
+    x = RANDOM.normal(size=(2, 3, 4)).astype(np.float32)
+    for s in ((5,), (2, 6)):
+        wanted = getattr(scipy.fft, name)(x, s=s)
+        np.testing.assert_allclose(getattr(tx.scipy.fft, name)(x, s=s), wanted, rtol=1e-4, atol=1e-5)

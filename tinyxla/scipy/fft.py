@@ -126,7 +126,8 @@ def _several(
     what = f"scipy.fft.{one.__name__}n"
     value = array_of(x, what)
     lengths = None if s is None else integers_of(what, "s", s)
-    given = range(value.ndim if lengths is None else len(lengths)) if axes is None else several_of(what, "axes", axes)
+    last = range(-(value.ndim if lengths is None else len(lengths)), 0)
+    given = last if axes is None else several_of(what, "axes", axes)
     along = [canonical_axis(d, value.ndim, what) for d in given]
     if len(set(along)) != len(along):
         raise ShapeError(f"{what}: the axes {tuple(given)} name a dimension twice.")
@@ -146,7 +147,7 @@ def dctn(
         x: a real array.
         type: must be 2.
         s: the lengths along the axes.
-        axes: the axes; all if None.
+        axes: the axes; if None all, or as many of the last ones as there are lengths.
         norm: None or "ortho".
 
     Returns:
@@ -172,7 +173,7 @@ def idctn(
         x: a real array.
         type: must be 2.
         s: the lengths along the axes.
-        axes: the axes; all if None.
+        axes: the axes; if None all, or as many of the last ones as there are lengths.
         norm: None or "ortho".
 
     Returns:
