@@ -120,6 +120,14 @@ def test_sets_of_a_size_have_the_type_of_their_arguments(name: str, dtype: Any) 
         assert function(x, x, size=2).dtype == dtype
 
 
+def test_setdiff1d_of_distinct_values_keeps_their_order() -> None:
+    x = np.array([5, 1, 4, 2])
+    difference = np.setdiff1d(x, [1], assume_unique=True).tolist()
+    for size in (None, 3, 2):
+        found = jnp.setdiff1d(x, jnp.array([1]), assume_unique=True, size=size)
+        assert found.tolist() == difference[:size]
+
+
 def test_unique_values_of_an_empty_array() -> None:
     assert jnp.unique(np.zeros(0, bool), size=0).shape == (0,)
     with pytest.raises(ArgumentError, match="no value to fill 3 places with; give `fill_value`"):

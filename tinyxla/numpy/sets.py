@@ -509,9 +509,10 @@ def setdiff1d(
     """
     x = ravel(array_of(ar1, "setdiff1d"))  # which keeps its type, whatever that of the second array is
     if size is not None:
-        ordered = _ordered(x)
-        kept = arith.logical_and(_begins(ordered), isin(ordered, ar2, invert=True))
-        return _chosen("setdiff1d", ordered, kept, size, 0 if fill_value is None else fill_value)
+        values = x if assume_unique else _ordered(x)
+        kept = isin(values, ar2, invert=True)
+        kept = kept if assume_unique else arith.logical_and(_begins(values), kept)
+        return _chosen("setdiff1d", values, kept, size, 0 if fill_value is None else fill_value)
     known = _known("setdiff1d", x)
     kept = known[_known("setdiff1d", isin(x, ar2, invert=True))]
     return _elements(kept if assume_unique else np.unique(kept), x, known)
