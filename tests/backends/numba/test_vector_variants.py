@@ -122,6 +122,20 @@ def test_other_functions_are_taken_in(
     assert "noinline nounwind willreturn" not in text
 
 
+@pytest.mark.parametrize(("size", "called"), [(3, "@sine.f32.f32("), (5, "@sine.f32.f32.4("), (8, "@sine.f32.f32.8(")])
+def test_long_chains_in_short_loops_are_calls(
+    size: int, called: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """LLVM's time would grow with the square of the length, if all were inlined and vectorized."""
+    monkeypatch.setattr(printer, "_MAX_VECTORIZED_LINES", 1000)
+    x = x_of(np.float32, size)
+    result, text = run(monkeypatch, tmp_path, True, chain(lax.sin, 12), x)
+    assert text.count(called) > 12
+    monkeypatch.undo()
+    inlined, _ = run(monkeypatch, tmp_path / "inlined", True, chain(lax.sin, 12), x)
+    np.testing.assert_array_equal(result, inlined)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("divisor", [3.0, -0.02, 49.0, 365.25, 1e9, 1e-9])
 def test_quotients_by_known_numbers_are_rounded_as_any(divisor: float, dtype: Any) -> None:

@@ -91,6 +91,8 @@ _MAX_UNROLLED_BY_LLVM = LONG_ROW  # iterations up to which LLVM's unroller runs 
 _LONG_BODY_LINES = 45  # of functions in a loop whose latency two interleaved vectors hide
 _ALWAYS_INLINED_CALLS = 3  # of a function in a kernel
 _MAX_INLINED_LINES = 200  # of the text of all calls of a function in a kernel
+_MAX_STRAIGHT_LINES = 2000  # the same where nothing is vectorized,
+_MAX_VECTORIZED_LINES = 5000  # and in loops of fewer iterations than a vector has elements
 _ITERATIONS_PER_POLL = PARALLEL_CHUNK_ELEMENTS
 _MASKED = ['vectorize.predicate.enable", i1 true']
 
@@ -267,12 +269,16 @@ class _Printer:
         if register not in ("float", "double") or {register} != {*function.registers}:
             return []
         lengths = vector_lengths(register, self.widest, self.vector_bytes)
-        return lengths if use.iterations >= max(lengths) else []
+        if use.iterations >= max(lengths):
+            return lengths
+        parts = [max(lengths) >> k for k in (1, 2)] if self._is_long(use) else []
+        return [n for n in parts if n <= use.iterations][:1]
 
     def _is_long(self, use: _Use) -> bool:
-        """Whether inlining a function makes straight-line code too long for LLVM. Nothing is vectorized there, so a
-        call costs less than the operation."""
-        return use.iterations == 1 and use.times * use.function.text.count("\n") > 10 * _MAX_INLINED_LINES
+        """Whether inlining a function makes a kernel too long for LLVM. In straight-line code nothing is vectorized, so
+        a call costs less than the operation; in loops of few iterations some of LLVM's passes are quadratic."""
+        most = _MAX_STRAIGHT_LINES if use.iterations == 1 else _MAX_VECTORIZED_LINES
+        return use.iterations < VECTOR_ELEMENTS and use.times * use.function.text.count("\n") > most
 
     def _has_slow_path(self, use: _Use) -> bool:
         return _function(*use.operation, "omit", self.has_scalef).omits_slow_path
