@@ -43,7 +43,7 @@ _PROGRAMS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("name", _PROGRAMS)
 def test_tracing_and_compiling_leave_no_reference_cycles(name: str) -> None:
-    """What a function was traced and compiled to, and arrays with it, ends with the last reference."""
+    """Reference counting alone frees the graphs and plans of a function, and the arrays that they hold."""
     _PROGRAMS[name](jnp.ones((5, 3)))  # modules are imported
     tx.clear_caches()
     gc.collect()
@@ -107,7 +107,7 @@ def test_garbage_is_rarely_collected_while_a_program_is_traced() -> None:
     assert seen == [vars(allocation)["_MAX_YOUNG"]]
 
 
-def test_thresholds_return_after_errors() -> None:
+def test_collection_thresholds_are_restored_after_errors() -> None:
     with pytest.raises(KeyError):
         tx.jit(lambda x: {}[0])(1.0)
     assert gc.get_threshold() == _THRESHOLD

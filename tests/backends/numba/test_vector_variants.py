@@ -136,6 +136,19 @@ def test_long_chains_in_short_loops_are_calls(
     np.testing.assert_array_equal(result, inlined)
 
 
+@pytest.mark.parametrize("steps", [1, 5])
+def test_variants_are_of_two_elements_or_more(steps: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where a vector has few elements, a quarter of it is one, or none."""
+    monkeypatch.setattr(printer, "_MAX_STRAIGHT_LINES", 1000)
+    monkeypatch.setattr(printer, "_MAX_VECTORIZED_LINES", 1000)
+    monkeypatch.setattr(engine, "vector_bytes", lambda: 16)
+    x = x_of(np.float32, 3)
+    in_order = lambda x: lax.fori_loop(0, steps, lambda _, c: chain(lax.sin, 12)(c), x)  # noqa: E731
+    result, text = run(monkeypatch, tmp_path, True, in_order, x)
+    assert not re.search(r"_ZGV_LLVM_N[01]v", text)
+    np.testing.assert_allclose(result, chain(np.sin, 12 * steps)(x), rtol=1e-5)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("divisor", [3.0, -0.02, 49.0, 365.25, 1e9, 1e-9])
 def test_quotients_by_known_numbers_are_rounded_as_any(divisor: float, dtype: Any) -> None:

@@ -272,7 +272,7 @@ class _Printer:
         if use.iterations >= max(lengths):
             return lengths
         parts = [max(lengths) >> k for k in (1, 2)] if self._is_long(use) else []
-        return [n for n in parts if n <= use.iterations][:1]
+        return [n for n in parts if 1 < n <= use.iterations][:1]
 
     def _is_long(self, use: _Use) -> bool:
         """Whether inlining a function makes a kernel too long for LLVM. In straight-line code nothing is vectorized, so
