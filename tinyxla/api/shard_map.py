@@ -413,7 +413,8 @@ class _OfParts:
 
 
 def _part_of_sum(x: Any, sums: Sums, check_vma: bool) -> Any:
-    """What a device has of an array that all have: along unreduced axes it is the sum of summands."""
+    """A device's part of an array that is whole on all devices: along unreduced axes its summand, along reduced ones
+    all of it."""
     for name in sorted(sums.unreduced, key=str):
         x = varying.summand(x, name)
     for name in sorted(sums.reduced, key=str) if check_vma else ():

@@ -14,7 +14,7 @@ from tinyxla.runtime.imports import requiring
 from tinyxla.tracing.config import Config, option_names
 
 TRUE, FALSE = ("1", "true", "t", "yes", "y", "on"), ("0", "false", "f", "no", "n", "off", "")
-"""What environment variables say for true and false."""
+"""Values of environment variables that mean true, and those that mean false."""
 
 
 class Flag:

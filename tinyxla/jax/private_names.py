@@ -78,8 +78,8 @@ class PrivateModule(ModuleType):
 
 
 def is_required() -> bool:
-    """Whether what is looked for is named by an import statement whose failure nobody waits for: neither the statement
-    nor, where it is in a module that is being imported itself, that import is inside of `try` or `with`."""
+    """Whether the module or name that is being looked up is imported by a statement outside of `try` and `with`. Where
+    that statement is in a module that is being imported itself, so is the import of that module, and so on."""
     frame = _importer(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
     if frame is None or not _is_importing(frame):
         return False

@@ -46,7 +46,7 @@ from tinyxla.tracing.shardings import (
 )
 from tinyxla.tracing.transfers import check_move
 from tinyxla.transforms.computations import effects, program_of_op, run as run_computation, subgraph
-from tinyxla.transforms.partial_sums import places_of_sums
+from tinyxla.transforms.partial_sums import linear_operands
 from tinyxla.transforms.sharded import meshes_in, shard_map, sharding_constraint
 from tinyxla.transforms.sharding_types import explicit_sizes, output_types, type_of, with_types
 
@@ -461,7 +461,7 @@ def _run_one(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> A
         plan = _plans.get(key)
         if plan is not None:
             return plan.run(operands)
-    own, operands = operands, _beside_sums(op, attributes, operands)
+    own, operands = operands, _typed_beside_sums(op, attributes, operands)
     key = key if own is operands else None
     program = program_of_op(op, tuple(map(Shape.of, operands)), tuple(attributes.items()))
     is_tuple = isinstance(program.root.shape, TupleShape)
@@ -482,9 +482,9 @@ def _run_one(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> A
     return plan.run(operands)
 
 
-def _beside_sums(op: Op, attributes: Mapping[str, Any], operands: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Operands, of which some are partial sums or reduced: zeros that are added are partial sums, too, and one number
-    repeated is reduced."""
+def _typed_beside_sums(op: Op, attributes: Mapping[str, Any], operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Operands, with types for those beside partial sums or reduced arrays that have none: zeros that are added to
+    partial sums are such, and factors and terms whose elements are all equal are reduced."""
     layouts = [x.layout for x in operands if isinstance(x, ShardedArray)]
     first = next((layout for layout in layouts if sums_of(layout.spec) != NO_SUMS), None)
     if first is None:
@@ -493,9 +493,9 @@ def _beside_sums(op: Op, attributes: Mapping[str, Any], operands: tuple[Any, ...
         next(filter(None, axes), frozenset[Hashable]())
         for axes in zip(*(sums_of(layout.spec) for layout in layouts), strict=True)
     )
-    added = places_of_sums(op, attributes, len(operands)) if unreduced else ()
+    added = linear_operands(op, attributes, len(operands)) if unreduced else ()
 
-    def beside(k: int, x: Any) -> Any:
+    def typed(k: int, x: Any) -> Any:
         value = np.asarray(x.concrete("A type").dense())
         if k in added and not np.any(value):
             sums = PartitionSpec(unreduced=unreduced)
@@ -508,7 +508,7 @@ def _beside_sums(op: Op, attributes: Mapping[str, Any], operands: tuple[Any, ...
     are_whole = [not isinstance(x, ShardedArray) or x.layout.is_fully_replicated for x in operands]
     are_plain = [not isinstance(x, ShardedArray) or sums_of(x.layout.spec) == NO_SUMS for x in operands]
     is_chosen = [a and b for a, b in zip(are_whole, are_plain, strict=True)]
-    return tuple(beside(k, x) if chosen else x for k, (x, chosen) in enumerate(zip(operands, is_chosen, strict=True)))
+    return tuple(typed(k, x) if chosen else x for k, (x, chosen) in enumerate(zip(operands, is_chosen, strict=True)))
 
 
 class _Plan(NamedTuple):

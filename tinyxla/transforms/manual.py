@@ -29,7 +29,7 @@ from tinyxla.tracing.shardings import Sharding, Spec
 from tinyxla.transforms.annotated import AnnotatedTrace
 from tinyxla.transforms.computations import interpret, results, unpacked
 from tinyxla.transforms.key_arrays import KeyArray
-from tinyxla.transforms.partial_sums import NOT_LINEAR, is_zero, places_of_sums, refusal_of_sums
+from tinyxla.transforms.partial_sums import NOT_LINEAR, is_zero, linear_operands, refusal_of_sums
 
 Axes = frozenset[Hashable]  # names of those along which a value varies, and a `SumAxis` for others
 _NONE: Axes = frozenset()
@@ -356,7 +356,7 @@ def _wanted_of_sums(
                 "use lax.psum or lax.psum_scatter for the sum."
             )
     rest = _joined(*axes).difference(sums)
-    places = places_of_sums(op, attributes, len(operands))
+    places = linear_operands(op, attributes, len(operands))
 
     def wanted(k: int, x: Any, own: Axes) -> Axes:
         is_summand = k in places and is_zero(x)

@@ -35,7 +35,7 @@ def is_product(op: Op) -> bool:
     return op in _PRODUCTS or isinstance(op.derivative, Bilinear)
 
 
-def places_of_sums(op: Op, attributes: Mapping[str, Any], count: int) -> Sequence[int]:
+def linear_operands(op: Op, attributes: Mapping[str, Any], count: int) -> Sequence[int]:
     """The operands in which an operation is linear together; none of a product, or of one that is not linear."""
     derivative = op.derivative
     if isinstance(derivative, ByAttributes):
@@ -62,7 +62,7 @@ def refusal_of_sums(
         return None if not are_sums[1] else "it is not linear in the divisor, which must not be partial sums"
     if is_product(op):
         return None if sum(are_sums) == 1 else "it is linear in either operand, so both must not be partial sums"
-    places = places_of_sums(op, attributes, len(operands))
+    places = linear_operands(op, attributes, len(operands))
     if not places:
         return NOT_LINEAR
     if any(is_sum and k not in places for k, is_sum in enumerate(are_sums)):

@@ -279,7 +279,7 @@ def _call(eqn: JaxprEqn, keys: set[Var]) -> KeyReuseSignature:
 
 
 def _checkpoint(eqn: JaxprEqn, keys: set[Var]) -> KeyReuseSignature:
-    """Where it computes again for a gradient, it does so with the same keys on purpose."""
+    """The recomputation of a checkpoint in a gradient uses the keys of the forward pass again, on purpose."""
     return KeyReuseSignature() if eqn.params["differentiated"] else _call(eqn, keys)
 
 

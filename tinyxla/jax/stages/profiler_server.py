@@ -27,7 +27,7 @@ class ProfileOptions:
 
 
 class ProfilerServer:
-    """What `start_server` gives: nothing listens at its port."""
+    """The result of `start_server`: no server, since nothing listens at its port."""
 
     def __init__(self, port: int) -> None:
         self.port = port

@@ -1,1 +1,1 @@
-"""What JAX's own tests, and tests of packages, take from `jax._src.test_util`."""
+"""Test utilities: the names of `jax._src.test_util`, which JAX's own tests and those of packages use."""
