@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
+from tinyxla import ShapeDtypeStruct, eval_shape
 from tinyxla.errors import DTypeError
 from tinyxla.jax.jaxprs.avals import AbstractValue, get_aval
+from tinyxla.lax import bitcast_convert_type
 from tinyxla.numpy import zeros
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array, ConcreteArray
@@ -15,7 +19,125 @@ from tinyxla.tracing.references import Reference
 _KINDS = {"pred": 0, "unsigned": 1, "signed": 1, "float": 2, "complex": 3}
 
 
-class Ref(Reference):
+class _Elements(ABC):
+    """Reads and writes of elements, by those of the whole array."""
+
+    shape: Any
+    dtype: Any
+
+    @abstractmethod
+    def read(self) -> Any:
+        """The array."""
+
+    @abstractmethod
+    def write(self, new: Any) -> None:
+        """Replace the array."""
+
+    def get(self) -> Array:
+        """The array."""
+        return self.read()
+
+    def set(self, value: Any) -> None:
+        """Replace the array."""
+        self[...] = value
+
+    def __getitem__(self, index: Any) -> Any:
+        value = self.read()
+        return value if index is Ellipsis else value[index]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        old: Any = self.read()
+        self.write(old.at[index].set(_converted(value, old.dtype)))
+
+    def addupdate(self, index: Any, value: Any) -> None:
+        """Add to elements."""
+        old: Any = self.read()
+        self.write(old.at[index].add(_converted(value, old.dtype)))
+
+    @property
+    def at(self) -> _At:
+        """Parts of the array: `ref.at[index]` is a reference to elements."""
+        return _At(self)
+
+    def reshape(self, *shape: Any) -> RefView:
+        """A reference to the array in another shape."""
+        sizes = self.shape
+        return RefView(self, lambda x: x.reshape(*shape), lambda x, new: new.reshape(sizes))
+
+    def transpose(self, *permutation: Any) -> RefView:
+        """A reference to the transposed array."""
+        order = permutation[0] if permutation and isinstance(permutation[0], tuple | list) else permutation
+        order = order or tuple(reversed(range(len(self.shape))))
+        inverse = sorted(range(len(order)), key=order.__getitem__)
+        return RefView(self, lambda x: x.transpose(order), lambda x, new: new.transpose(inverse))
+
+    T = property(transpose)
+
+    def bitcast(self, dtype: Any) -> RefView:
+        """A reference to the bits of the array as another element type, of the same width."""
+        old = self.dtype
+        return RefView(self, lambda x: bitcast_convert_type(x, dtype), lambda x, new: bitcast_convert_type(new, old))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self.read().__array__(dtype, copy)
+
+
+def _converted(value: Any, dtype: Any) -> Any:
+    """A value in an element type, which has to have all numbers of its kind."""
+    new: Any = as_array(value)
+    kinds = [element_type(x).kind for x in (new.dtype, dtype)]
+    if all(kind in _KINDS for kind in kinds) and _KINDS[kinds[0]] > _KINDS[kinds[1]]:
+        raise DTypeError(
+            f"A Ref of {dtype.name} cannot hold a value of {new.dtype.name}; convert it with astype({dtype.name!r})."
+        )
+    return new.astype(dtype)
+
+
+class _At:
+    """Indexing that gives references."""
+
+    def __init__(self, ref: _Elements) -> None:
+        self._ref = ref
+
+    def __getitem__(self, index: Any) -> RefView:
+        return RefView(self._ref, lambda x: x[index], lambda x, part: x.at[index].set(part), index)
+
+
+class RefView(_Elements):
+    """A part of what a reference holds, or another form of it; reads and writes are those of the reference.
+
+    Example:
+        >>> import tinyxla.jax
+        >>> import jax
+        >>> ref = jax.new_ref(jax.numpy.zeros((2, 3)))
+        >>> ref.at[1].at[:2][...] = 5.0
+        >>> ref[...]
+        Array([[0., 0., 0.],
+               [5., 5., 0.]], dtype=float32)
+    """
+
+    def __init__(
+        self, parent: _Elements, take: Callable[[Any], Any], put: Callable[[Any, Any], Any], index: Any = None
+    ) -> None:
+        self.parent, self.index = parent, index  # the index, if that is what makes the part
+        self._take, self._put = take, put
+        kind = eval_shape(take, ShapeDtypeStruct(parent.shape, parent.dtype))
+        self.shape, self.dtype, self.ndim, self.size = kind.shape, kind.dtype, kind.ndim, kind.size
+
+    def read(self) -> Any:
+        return self._take(self.parent.read())
+
+    def write(self, new: Any) -> None:
+        self.parent.write(self._put(self.parent.read(), new))
+
+    def __repr__(self) -> str:
+        return f"RefView({self.dtype.name}{list(self.shape)} of {self.parent!r})"
+
+
+class Ref(Reference, _Elements):
     """A mutable array. Functions that are compiled or run in loops and branches may use it: they get its value, and it
     gets what they leave there.
 
@@ -41,47 +163,9 @@ class Ref(Reference):
     weak_type = property(lambda self: self._value.weak_type)
     size = property(lambda self: self._value.size)
 
-    def get(self) -> Array:
-        """The array."""
-        return self.read()
-
-    def set(self, value: Any) -> None:
-        """Replace the array."""
-        self[...] = value
-
-    def __getitem__(self, index: Any) -> Any:
-        value = self.read()
-        return value if index is Ellipsis else value[index]
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        old: Any = self.read()
-        self.write(old.at[index].set(self._converted(value)))
-
-    def addupdate(self, index: Any, value: Any) -> None:
-        """Add to elements."""
-        old: Any = self.read()
-        self.write(old.at[index].add(self._converted(value)))
-
-    def _converted(self, value: Any) -> Any:
-        """A value in the element type of the array, which has to have all numbers of its kind."""
-        new: Any = as_array(value)
-        kinds = [element_type(x.dtype).kind for x in (new, self._value)]
-        if all(kind in _KINDS for kind in kinds) and _KINDS[kinds[0]] > _KINDS[kinds[1]]:
-            raise DTypeError(
-                f"A Ref of {self._value.dtype.name} cannot hold a value of {new.dtype.name}; convert it with "
-                f"astype({self._value.dtype.name!r})."
-            )
-        return new.astype(self._value.dtype)
-
     def freeze(self) -> Array:
         """The array; the Ref cannot be used any more."""
         return self.free()
-
-    def __len__(self) -> int:
-        return len(self._value)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        return self.read().__array__(dtype, copy)
 
     def __repr__(self) -> str:
         return (

@@ -1,1 +1,56 @@
-"""`jax.experimental.pallas.tpu`: only to be imported, by packages that have kernels for TPUs."""
+"""`jax.experimental.pallas.tpu`, interpreted on the CPU."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from tinyxla.jax.pallas.blocks import PrefetchScalarGridSpec as PrefetchScalarGridSpec
+from tinyxla.jax.pallas.calls import (
+    InterpretParams as InterpretParams,
+    emit_pipeline as emit_pipeline,
+    force_tpu_interpret_mode as force_tpu_interpret_mode,
+    set_tpu_interpret_mode as set_tpu_interpret_mode,
+)
+from tinyxla.jax.pallas.control import bitcast as bitcast, roll as roll
+from tinyxla.jax.pallas.memory import (
+    SemaphoreType as SemaphoreType,
+    TpuMemorySpace as MemorySpace,
+    async_copy as async_copy,
+    load as load,
+    make_async_copy as make_async_copy,
+    store as store,
+    sync_copy as sync_copy,
+)
+
+VMEM, VMEM_SHARED, SMEM, CMEM = MemorySpace.VMEM, MemorySpace.VMEM_SHARED, MemorySpace.SMEM, MemorySpace.CMEM
+HBM, SEMAPHORE = MemorySpace.HBM, MemorySpace.SEMAPHORE
+
+
+class GridDimensionSemantics(Enum):
+    """Whether the programs along an axis of the grid may run at once on an accelerator."""
+
+    PARALLEL = "parallel"
+    CORE_PARALLEL = "core_parallel"
+    SUBCORE_PARALLEL = "subcore_parallel"
+    ARBITRARY = "arbitrary"
+
+
+PARALLEL, CORE_PARALLEL = GridDimensionSemantics.PARALLEL, GridDimensionSemantics.CORE_PARALLEL
+SUBCORE_PARALLEL, ARBITRARY = GridDimensionSemantics.SUBCORE_PARALLEL, GridDimensionSemantics.ARBITRARY
+
+
+@dataclass(frozen=True)
+class CompilerParams:
+    """What a TPU's compiler is told."""
+
+    dimension_semantics: Sequence[Any] | None = None
+    allow_input_fusion: Sequence[bool] | None = None
+    vmem_limit_bytes: int | None = None
+    collective_id: int | None = None
+    has_side_effects: Any = False
+    flags: Mapping[str, Any] | None = None
+    internal_scratch_in_bytes: int | None = None
+    serialization_format: int = 1
+    kernel_type: Any = None
+    disable_bounds_checks: bool = False
