@@ -236,6 +236,21 @@ def _read_single(text: str) -> int:
     return found
 
 
+_ALIAS = re.compile(r"\{(\d*)\}: \((\d+), \{\}\)")
+
+
+def _write_aliasing(pairs: Sequence[tuple[tuple[int, ...], int]]) -> str:
+    written = (f"{{{','.join(map(str, path))}}}: ({operand}, {{}})" for path, operand in pairs)
+    return f"{{{', '.join(written)}}}"
+
+
+def _read_aliasing(text: str) -> tuple[tuple[tuple[int, ...], int], ...]:
+    found = [((int(path),) if path else (), int(operand)) for path, operand in _ALIAS.findall(text)]
+    if _write_aliasing(found) != text:
+        raise ValueError(f"expected results and operands such as {{{{0}}: (1, {{}})}}, but found {text[:80]!r}")
+    return tuple(found)
+
+
 INTEGER = _plain(str, read_integer)
 FLAG = _plain(lambda value: "true" if value else "false", _read_flag)
 NUMBER = _plain(number_text, float)
@@ -253,6 +268,7 @@ TRIP_COUNT = _plain(lambda count: f'{{"known_trip_count":{{"n":"{count}"}}}}', _
 FUNCTION = _plain(lambda function: quoted(str(function)), _read_function)
 SHARDING = _plain(lambda value: quoted(str(value)), _read_sharding)
 CONFIGURATION = _plain(_write_configuration, _read_configuration)
+ALIASING = _plain(_write_aliasing, _read_aliasing)
 COMPOSITE = _plain(_write_composite, _read_composite)
 GROUPS = _plain(write_groups, read_groups)
 PAIRS = _plain(write_groups, read_pairs)
@@ -340,6 +356,7 @@ _SPELLINGS: dict[str, tuple[Spelling, ...]] = {
     "custom-call": (
         Spelling("custom_call_target", ("custom_call_target",), STRING),
         Spelling("backend_config", ("backend_config",), CONFIGURATION),
+        Spelling("output_to_operand_aliasing", ("output_to_operand_aliasing",), ALIASING),
     ),
     "domain": (Spelling("domain", ("domain",), RAW),),
     "infeed": (Spelling("infeed_config", ("infeed_config",), STRING),),

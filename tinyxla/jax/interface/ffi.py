@@ -1,3 +1,8 @@
 """`jax.ffi`."""
 
-from tinyxla.jax.host_calls.foreign import ffi_lowering as ffi_lowering
+from tinyxla.jax.host_calls.foreign import (
+    ffi_call as ffi_call,
+    ffi_lowering as ffi_lowering,
+    include_dir as include_dir,
+    register_ffi_type_id as register_ffi_type_id,
+)

@@ -14,7 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, AttributeValueError, DifferentiationError, KernelError, ShapeError
+from tinyxla.errors import (
+    ArgumentError,
+    AttributeValueError,
+    BatchingError,
+    DifferentiationError,
+    KernelError,
+    ShapeError,
+)
 from tinyxla.hlo import Computation
 from tinyxla.ops import elementwise, movement
 from tinyxla.ops.op import Array, Axes, Joint, Op, Sample
@@ -22,13 +29,19 @@ from tinyxla.shapes import AnyShape, Shape, TupleShape
 
 
 class CustomCall(NamedTuple):
-    """`shape` is the result's; `backend_config` is text for the function, which only those in Python are given."""
+    """`shape` is the result's; `backend_config` is text for the function, which only those in Python and typed handlers
+    are given. `batch_rule`, if given, is how `vmap` maps this call, rather than the rule of its target. In the memory
+    of a result that is paired with an operand in `output_to_operand_aliasing` a function in C finds the operand; the
+    result is named by its place in the tuple of results, () without one.
+    """
 
     custom_call_target: str
     shape: AnyShape
     custom_call_has_side_effect: bool = False
     backend_config: str = ""
     called_computations: tuple[Computation, ...] = ()  # that a text names; targets do not need them
+    batch_rule: Callable[..., Any] | None = None  # of the size, operands, their axes, and the other attributes
+    output_to_operand_aliasing: tuple[tuple[tuple[int, ...], int], ...] = ()
 
 
 class Target(NamedTuple):
@@ -76,7 +89,8 @@ def rule_of(name: str, kind: str, error: type[Exception] = DifferentiationError)
     """A rule of a target, which it must have."""
     found = getattr(find_target(name), kind)
     if found is None:
-        raise error(f"custom-call: the target {name!r} has no {kind} rule; give {kind}= to register_ffi_target.")
+        other = ", or vmap_method= to ffi_call" if kind == "batch" else ""
+        raise error(f"custom-call: the target {name!r} has no {kind} rule; give {kind}= to register_ffi_target{other}.")
     return found
 
 
@@ -86,13 +100,21 @@ def results_of(shape: AnyShape) -> tuple[Shape, ...]:
     return tuple(x for x in elements if isinstance(x, Shape))
 
 
+def memory_of(operands: Sequence[Array], attributes: CustomCall) -> tuple[list[Array], list[Array]]:
+    """The operands in row-major memory, and memory for the results, which has the operand that a result aliases."""
+    inputs = [np.ascontiguousarray(x).reshape(np.shape(x)) for x in operands]
+    outputs = [np.empty(s.dimensions, s.dtype) for s in results_of(attributes.shape)]
+    for path, operand in attributes.output_to_operand_aliasing:
+        outputs[path[0] if path else 0][...] = inputs[operand]
+    return inputs, outputs
+
+
 def native(address: int) -> Callable[..., Any]:
     """A C function `void f(void *out, void **in)`, as a function of arrays."""
     function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))(address)
 
     def compute(*operands: Array, attributes: CustomCall) -> Any:
-        inputs = [np.ascontiguousarray(x).reshape(np.shape(x)) for x in operands]
-        outputs = [np.empty(s.dimensions, s.dtype) for s in results_of(attributes.shape)]
+        inputs, outputs = memory_of(operands, attributes)
         given = _pointers(inputs)
         if isinstance(attributes.shape, TupleShape):
             function(ctypes.cast(_pointers(outputs), ctypes.c_void_p), given)
@@ -142,7 +164,10 @@ def _reverse(wanted: tuple[bool, ...], *operands: Any, **attributes: Any) -> tup
 
 
 def _batch(size: int, operands: tuple[Any, ...], axes: Axes, **attributes: Any) -> Any:
-    return rule_of(attributes["custom_call_target"], "batch", ArgumentError)(size, operands, axes)
+    rule = attributes.get("batch_rule")
+    if rule is not None:
+        return rule(size, operands, axes, CustomCall(**attributes))
+    return rule_of(attributes["custom_call_target"], "batch", BatchingError)(size, operands, axes)
 
 
 def _product(x: Any, y: Any) -> Any:
