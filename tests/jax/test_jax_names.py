@@ -119,17 +119,38 @@ def test_values_of_arguments_of_forward_rules_with_symbolic_zeros() -> None:
         """) == ["True False", "3.0"]
 
 
-def test_lowering_of_a_foreign_function() -> None:
+def test_foreign_function_as_a_primitive_whose_derivative_is_only_transposed() -> None:
     assert printed("""
-        import jax, jax.numpy as jnp, numpy as np
+        import functools, jax, jax.numpy as jnp, numpy as np
+        from jax._src.ad_util import p2tz
         from jax.extend.core import Primitive
-        from jax.interpreters import mlir
+        from jax.interpreters import ad, mlir, xla
         jax.ffi.register_ffi_target("twice", lambda x: 2 * np.asarray(x))
-        p = Primitive("twice")
+        p, tangent = Primitive("twice"), Primitive("tangent")
+        p.def_impl(functools.partial(xla.apply_primitive, p))
         p.def_abstract_eval(lambda x: x)
         mlir.register_lowering(p, jax.ffi.ffi_lowering("twice"))
-        print(jax.jit(p.bind)(jnp.ones(2)))
-        """) == ["[2. 2.]"]
+        tangent.def_abstract_eval(lambda x: x)
+        ad.primitive_jvps[p] = lambda x, t: (p.bind(*x), tangent.bind(*t))
+        ad.primitive_transposes[tangent] = lambda g, x: (p.bind(g),)
+        print(jax.jit(p.bind)(jnp.ones(2)), p.bind(jnp.ones(2)))
+        print(jax.grad(lambda x: p.bind(x).sum())(jnp.ones(2)), p2tz(jnp.ones(2)))
+        """) == ["[2. 2.] [2. 2.]", "[2. 2.] Zero(float32[2])"]
+
+
+def test_foreign_calls_have_layouts_and_options_are_updated_by_name() -> None:
+    assert printed("""
+        import jax, jax.numpy as jnp, numpy as np
+        jax.config.update(name="jax_enable_x64", val=True)
+        jax.ffi.register_ffi_target("same", lambda x: (x, np.float64(x.sum())), platform="cpu")
+        types = [jax.ShapeDtypeStruct((2, 3), float), jax.ShapeDtypeStruct((), float)]
+        call = jax.ffi.ffi_call("same", types, input_layouts=[(1, 0)], custom_call_api_version=1)
+        x = jnp.arange(6.0).reshape(2, 3)
+        moved, total = call(x)
+        print(moved.tolist(), total)
+        back, _ = jax.ffi.ffi_call("same", types, output_layouts=[(1, 0), None])(moved)
+        print((back == x).all())
+        """) == ["[[0.0, 3.0, 1.0], [4.0, 2.0, 5.0]] 15.0", "True"]
 
 
 def test_a_lowering_is_traced_once_for_operands_of_the_same_types() -> None:

@@ -266,14 +266,14 @@ class Config(threading.local):
         changed = [f"{o}={getattr(self, o)!r}" for o in _OPTIONS if getattr(self, o) != _OPTIONS[o]]
         return f"Config({', '.join(changed)})"
 
-    def update(self, name: str, value: Any) -> None:
+    def update(self, name: str, val: Any) -> None:
         """Set an option for the process; accepts JAX's names (`jax_enable_x64`)."""
         option = name.removeprefix("jax_")
         if option in _WITHOUT_EFFECT:
-            warn_unless_satisfied(option, value)
-            self._of_no_effect[option] = value
+            warn_unless_satisfied(option, val)
+            self._of_no_effect[option] = val
             return
-        found = _checked(option, value)
+        found = _checked(option, val)
         for one in _options_set_by(option):
             setattr(Config, one, found)
         if option in _OF_MESSAGES:

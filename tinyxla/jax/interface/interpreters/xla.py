@@ -3,12 +3,14 @@
 import numpy as np
 
 from tinyxla.jax.jaxprs.avals import get_aval
+from tinyxla.jax.jaxprs.primitives.program_primitives import Primitive
 from tinyxla.tracing.promotion import as_array
 
 
 def apply_primitive(primitive, *args, **params):
-    """The results of a primitive for concrete arrays."""
-    return primitive.impl(*args, **params)
+    """The results of a primitive for concrete arrays: by its lowering rule, if the program defines the primitive."""
+    run = primitive.apply_lowering if isinstance(primitive, Primitive) else primitive.impl
+    return run(*args, **params)
 
 
 # What makes arrays, and abstract values, of NumPy's: types that programs add are converted by their __array__.

@@ -19,7 +19,7 @@ from tinyxla.errors import ConcretizationError
 from tinyxla.jax.jaxprs.avals import UndefinedPrimal, Zero, get_aval, instantiate_zeros
 from tinyxla.jax.jaxprs.traces.current_trace import ProgramTrace
 from tinyxla.jax.jaxprs.traces.recording import region, vectorized
-from tinyxla.numpy import broadcast_to, moveaxis as moveaxis
+from tinyxla.numpy import broadcast_to, moveaxis as moveaxis, zeros
 from tinyxla.ops.host.callback import callback
 from tinyxla.ops.op import Axes
 from tinyxla.shapes import Shape, element_type
@@ -67,13 +67,24 @@ class Primitive:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.impl: Callable[..., Any] = self._no_implementation
+        self.impl: Callable[..., Any] = self.apply_lowering
         self.abstract_eval: Callable[..., Any] | None = None
 
     def __repr__(self) -> str:
         return self.name
 
-    def _no_implementation(self, *args: Any, **params: Any) -> Any:
+    @property
+    def can_run(self) -> bool:
+        """Whether there is an implementation or a lowering; linear primitives need none if they are transposed."""
+        return self in lowerings or self.impl != self.apply_lowering or self.abstract_eval is None
+
+    def abstract_results(self, values: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+        """The abstract values of the results for those of operands."""
+        assert self.abstract_eval is not None
+        return _lists(self, self.abstract_eval(*map(get_aval, values), **params))
+
+    def apply_lowering(self, *args: Any, **params: Any) -> Any:
+        """The results by the lowering rule."""
         lowering = lowerings.get(self)
         if lowering is not None:
             return _lowered(self, lowering, args, params)
@@ -222,7 +233,10 @@ class PrimitiveRule(Rule):
         return tuple(outputs), pullback
 
     def _transposed(self, wanted: Mask, values: Values) -> tuple[tuple[Any, ...], Pullback]:
-        outputs = apply(replace(self, is_linear=False), *values)
+        if self.is_linear and not self.primitive.can_run:  # the tangents are zeros here
+            outputs = tuple(zeros(a.shape, a.dtype) for a in self.primitive.abstract_results(values, self.params))
+        else:
+            outputs = apply(replace(self, is_linear=False), *values)
         avals: list[Any] = [get_aval(x) for x in outputs]
 
         def pullback(cotangents: Any) -> list[Any]:
@@ -312,8 +326,7 @@ class _Unlowered:
 
 def _called(primitive: Primitive, values: Sequence[Any], params: dict[str, Any], function: Callable[..., Any]) -> Any:
     """Results of the types that the primitive's abstract evaluation gives, of a function of values."""
-    assert primitive.abstract_eval is not None
-    avals = _lists(primitive, primitive.abstract_eval(*map(get_aval, values), **params))
+    avals = primitive.abstract_results(values, params)
     shapes = tuple(Shape(element_type(a.dtype), tuple(a.shape)) for a in avals)
     outputs = callback(*map(as_array, values), function=function, shapes=shapes)
     found = [x.with_weak_type(bool(a.weak_type)) for x, a in zip(outputs, avals, strict=True)]
