@@ -105,6 +105,15 @@ def test_debug_nans_lets_through_what_is_given() -> None:
         assert tx.jit(lambda n: n + 1)(3) == 4
 
 
+def test_debug_nans_lets_through_memory_that_nothing_was_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_a_number(shape: Any, dtype: Any = float) -> Any:
+        return np.full(shape, np.nan, dtype)
+
+    monkeypatch.setattr(np, "empty", not_a_number)
+    with tx.debug_nans():
+        assert tx.lax.scan(lambda c, x: (c, x * 2), 0, tnp.arange(3.0))[1].tolist() == [0, 2, 4]
+
+
 def test_debug_infs_and_the_option_for_the_process() -> None:
     with tx.debug_infs(), pytest.raises(errors.NonFiniteError, match="exponential: the result has an infinity"):
         tnp.exp(1000.0)

@@ -790,9 +790,10 @@ def _evaluated(op: Op, values: list[Any], attributes: dict[str, Any]) -> Any:
 def check_finite(
     op: Operation, operands: Sequence[Any], attributes: dict[str, Any], result: Any, source: Any = None
 ) -> None:
-    """With `debug_nans` or `debug_infs`, an error for a NaN or infinity in the result of operands that have none."""
-    found = unwanted(result)
-    if found and op is not movement.constant and not any(map(unwanted, operands)):
+    """With `debug_nans` or `debug_infs`, an error for a NaN or infinity in the result of operands that have none. What
+    has no operands is a constant, or memory that nothing was written to."""
+    found = unwanted(result) if operands else ""
+    if found and not any(map(unwanted, operands)):
         if op.name == "call":
             check_computation(attributes["to_apply"], operands)
         name = op.name
@@ -807,8 +808,7 @@ def check_computation(computation: Computation, operands: Sequence[Any]) -> None
             inputs, attributes = [values[o] for o in x.operands], x.attributes._asdict()
             with np.errstate(all="ignore"):
                 values[x] = x.op.evaluate(*inputs, **attributes)
-            if x.operands:
-                check_finite(x.op, inputs, attributes, values[x], x.source)
+            check_finite(x.op, inputs, attributes, values[x], x.source)
 
 
 def unwanted(value: Any) -> str:
