@@ -78,7 +78,8 @@ def test_missing_names_say_who_lacks_them() -> None:
     found = lines(
         """
         import jax
-        for code in ("jax.nonsense", "jax.numpy.nonsense", "import jax.nonsense", "from jax.lax import nonsense"):
+        codes = "jax.nonsense", "jax.numpy.nonsense", "import jax.nonsense", "from jax.lax import nonsense"
+        for code in (*codes, "from jax.config import config", "import jax.numpy.r_"):
             try:
                 exec(code)
             except (AttributeError, ImportError) as error:
@@ -89,6 +90,8 @@ def test_missing_names_say_who_lacks_them() -> None:
     assert "tinyxla" in found[1]
     assert any(line.startswith("ModuleNotFoundError No module named 'jax.nonsense': tinyxla") for line in found)
     assert any(line.startswith("ImportError cannot import name 'nonsense'") for line in found)
+    assert found[-2].startswith("ModuleNotFoundError No module named 'jax.config'")  # an object there
+    assert found[-1].startswith("ModuleNotFoundError No module named 'jax.numpy.r_'")
 
 
 def test_hook_after_jax_is_refused() -> None:

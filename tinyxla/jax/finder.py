@@ -72,9 +72,9 @@ class JaxFinder(MetaPathFinder):
         twin = twin_name(fullname)
         if twin is not None:
             return ModuleSpec(fullname, _TwinLoader(twin), is_package=True)
-        namespace = _namespace(fullname)
-        if namespace is not None:
-            return ModuleSpec(fullname, _NamespaceLoader(namespace))
+        distribution = _probability_distribution(fullname)
+        if distribution is not None:
+            return ModuleSpec(fullname, _ProbabilityDistributionLoader(distribution))
         if _is_private(fullname) and (_public_modules(fullname, own=True) or is_required()):
             return ModuleSpec(fullname, _PrivateLoader(), is_package=True)
         raise ModuleNotFoundError(
@@ -125,14 +125,14 @@ class _PrivateLoader(Loader):
         module.__getattr__ = _completion(module, None)  # type: ignore[method-assign]
 
 
-class _NamespaceLoader(Loader):
-    """Gives an object of a module of tinyxla, such as `scipy.stats.norm`, which is a module in JAX."""
+class _ProbabilityDistributionLoader(Loader):
+    """Gives a distribution, such as `scipy.stats.norm`, which is a module in JAX."""
 
-    def __init__(self, namespace: Any) -> None:
-        self.namespace = namespace
+    def __init__(self, distribution: Any) -> None:
+        self.distribution = distribution
 
     def create_module(self, spec: ModuleSpec) -> Any:
-        return self.namespace
+        return self.distribution
 
     def exec_module(self, module: Any) -> None:
         for name in ("__name__", "__loader__", "__package__", "__spec__"):
@@ -191,13 +191,13 @@ def _public_name(fullname: str, name: str) -> Any:
 _MISSING = object()
 
 
-def _namespace(fullname: str) -> Any:
-    """The object of that name in a module of tinyxla which is neither a function nor a class."""
+def _probability_distribution(fullname: str) -> Any:
+    """The distribution of that name of `scipy.stats`, an object; nothing for other names."""
     parent, _, name = fullname.rpartition(".")
-    twin = twin_name(parent)
-    found = None if twin is None else getattr(importlib.import_module(twin), name, None)
-    is_namespace = hasattr(found, "__dict__") and not isinstance(found, (type, ModuleType)) and not callable(found)
-    return found if is_namespace else None
+    if parent != "jax.scipy.stats" or name.startswith("_"):
+        return None
+    found = getattr(importlib.import_module("tinyxla.scipy.stats"), name, None)
+    return found if hasattr(found, "logpdf") or hasattr(found, "logpmf") else None
 
 
 def _completion(module: ModuleType, twin: str | None) -> Callable[[str], Any]:
