@@ -56,11 +56,12 @@ def test_lu(generator: np.random.Generator, dtype: str) -> None:
 @pytest.mark.sample(every=2)
 @pytest.mark.parametrize("dtype", TOLERANCES)
 def test_qr(generator: np.random.Generator, dtype: str) -> None:
-    """Of what is large, small, zero, triangular already, and not a number."""
+    """Of what is large, small, zero, triangular already, and not a number; a zero's sign counts, as in LAPACK."""
     for count, n in SIZES:
         for columns, full in {(n, False), (max(1, n - 2), True), (max(1, n - 2), False), (n + 3, False)}:
             x = generator.standard_normal((count, n, columns)).astype(dtype)
             x[1], x[2], x[3], x[4] = x[1] * x.dtype.type(1e30), x[2] * x.dtype.type(1e-30), 0, -2 * np.eye(n, columns)
+            x[6, 0, 0] = -0.0
             with tinyxla.enable_x64(dtype == "float64"):
                 function = tinyxla.jit(lambda x, full=full: lax.linalg.qr(x, full_matrices=full))
                 found, expected = function(x), np.linalg.qr(x, mode="complete" if full else "reduced")

@@ -345,7 +345,9 @@ class _HouseholderQr(_InterleavedBatch):
         with self.lane_loop() as load:
             first = load(a, top)
             norm = self.compute("multiply", self.compute("sqrt", load(total, 0)), load(magnitude, 0))
-            beta = self.b.select(self.b.compare("LT", first, zero), norm, self.compute("negate", norm))
+            infinite = self.compute("divide", self.one, first)  # of a zero: an infinity of its sign
+            signed = self.b.select(self.b.compare("EQ", first, zero), infinite, first)
+            beta = self.b.select(self.b.compare("LT", signed, zero), norm, self.compute("negate", norm))
             is_null = self.b.compare("EQ", load(magnitude, 0), zero)
             tau = self.compute("divide", self.compute("subtract", beta, first), beta)
             self.store(self.tau, k, self.b.select(is_null, zero, tau))
