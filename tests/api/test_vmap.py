@@ -97,6 +97,19 @@ def test_against_jax(number: int) -> None:
     assert_same(CASES[number])
 
 
+@pytest.mark.parametrize("library", [jax, tx])
+def test_numbers_that_get_no_axis_stay_numbers(library: Library) -> None:
+    def scaled(x: Any, k: Any) -> Any:
+        return x * k, k + 1, X
+
+    def sliced(x: Any) -> Any:
+        y, k, same = library.vmap(scaled, (0, None), (0, None, None))(x, 1)
+        assert same is X
+        return y[:k]  # k is an integer in traced functions, too
+
+    assert library.jit(sliced)(X).shape == (2, 2)
+
+
 V = np.ones((5, 4), np.float32)
 VECTORIZED: list[Callable[[Library], Any]] = [
     lambda j: j.numpy.vectorize(lambda a, b: a + b)(X, X[:, :1]),

@@ -44,7 +44,7 @@ def vmap(
         in_axes: for each positional argument (or for all) the axis to map over, or None; may be a pytree that is a
             prefix of the arguments. Keyword arguments are mapped over their first axis.
         out_axes: where the mapped axis stands in the results; may be a prefix of the result. None says that a result is
-            the same for all examples.
+            the same for all examples; a number of Python, or an array of NumPy, then stays what it is.
         axis_name: a name of the axis, over which examples can talk to each other: `lax.psum(x, axis_name)` and the
             like. Where a name is given twice, the inner axis has it.
         axis_size: the number of examples, needed only where no argument has the axis.
@@ -119,8 +119,8 @@ class _Mapping:
         of_keys = pytrees.key_leaves(treedef)
         axes = [_axis(leaves, k, axis, of_keys[k], what, name) for k, axis in enumerate(wanted)]
         size = _batch_size(leaves, axes, name, self.axis_size, what)
-        results_are_zeros: list[bool] = []
-        flat = OfLeaves(self._of_numbers(results_are_zeros), treedef, named=True)
+        returned: list[Any] = []
+        flat = OfLeaves(self._of_numbers(returned), treedef, named=True)
 
         def of_leaves(*values: Any) -> Any:
             return flat(*(as_float0(x) if zero else x for x, zero in zip(values, are_zeros, strict=True)))
@@ -136,32 +136,39 @@ class _Mapping:
         results = batch_flat(
             of_leaves if any(are_zeros) else flat, size, leaves, axes, *names, mesh_axes=mesh_axes, scope=VMAP
         )
-        placed = self._placed(results, flat.tree, size, typed)
-        return flat.result(as_float0(x) if results_are_zeros[k] else x for k, x in enumerate(placed))
+        placed = self._placed(results, returned, flat.tree, size, typed)
+        return flat.result(as_float0(x) if is_float0(returned[k]) else x for k, x in enumerate(placed))
 
-    def _of_numbers(self, results_are_zeros: list[bool]) -> Function:
-        """The function with numbers for results of the type float0; these are marked in `results_are_zeros`."""
+    def _of_numbers(self, returned: list[Any]) -> Function:
+        """The function with numbers for results of the type float0; `returned` gets the leaves of its result."""
         fun = self.fun
 
         @wraps(fun)
         def of_numbers(*args: Any, **kwargs: Any) -> Any:
             result = fun(*args, **kwargs)
-            results_are_zeros[:] = map(is_float0, pytrees.leaves(result))
-            return as_numbers(result) if any(results_are_zeros) else result
+            returned[:] = pytrees.leaves(result)
+            return as_numbers(result) if any(map(is_float0, returned)) else result
 
         return of_numbers
 
     def _placed(
-        self, results: Sequence[tuple[Any, int | None]], tree: pytrees.TreeDef, size: int, typed: Any
+        self,
+        results: Sequence[tuple[Any, int | None]],
+        returned: Sequence[Any],
+        tree: pytrees.TreeDef,
+        size: int,
+        typed: Any,
     ) -> Iterator[Any]:
         """Results, each with the axis of examples where `out_axes` says; what is the same for all examples is split
-        among these as the arguments are."""
+        among these as the arguments are. Numbers of Python and arrays of NumPy that get no axis stay what they are."""
         whole = pytrees.with_placeholders(tree)
         targets = pytrees.broadcast_prefix(self.out_axes, whole, f"{self.what}: out_axes")
         of_keys = pytrees.key_leaves(tree)
         for k, ((value, axis), to) in enumerate(zip(results, targets, strict=True)):
             if to is None and axis is not None and self.sum_match and not of_keys[k]:
                 yield reduction.reduce_sum(value, (axis,))
+            elif to is None and isinstance(returned[k], _HOST_VALUES) and not of_keys[k]:
+                yield returned[k]
             else:
                 name = lambda k=k: f"{self.what}: the result{pytrees.leaf_names(whole)[k]}"  # noqa: E731
                 found = _placed(value, axis, to, size, of_keys[k], name)
@@ -185,6 +192,9 @@ class _Mapping:
         result, after = one.call((given,), {})
         write_all([*references.values()], after)
         return result
+
+
+_HOST_VALUES = (bool, int, float, complex, np.generic, np.ndarray)
 
 
 def _check_axes(what: str, axes: Any, is_of_arguments: bool = False) -> None:
