@@ -154,6 +154,17 @@ def test_uniform_stays_inside_its_limits() -> None:
     assert ((found >= low) & (found < low + 1)).all()
 
 
+@pytest.mark.parametrize(
+    ("low", "high"), [((1,), (1,)), ((1,), ()), ((), (1,)), ((1, 1), (1,))], ids=lambda shape: f"rank{len(shape)}"
+)
+def test_uniform_of_no_axes_has_the_shape_of_a_lower_limit_of_one_element(low: Any, high: Any) -> None:
+    ours, theirs = keys(42)
+    limits = np.full(low, 2.0, np.float32), np.full(high, 4.0, np.float32)
+    wanted = jax.random.uniform(theirs, (), np.float32, *limits)
+    assert_near(random.uniform(ours, (), np.float32, *limits), wanted, 1e-6)
+    assert wanted.shape == random.uniform(ours, (), np.float32, *limits).shape == low
+
+
 @pytest.mark.usefixtures("wide")
 def test_wide_numbers() -> None:
     ours, theirs = keys(42)

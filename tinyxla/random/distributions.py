@@ -80,7 +80,8 @@ def uniform(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None, minval: 
         key: a key.
         shape: of the result.
         dtype: a floating-point type, `float32` unless another is asked for.
-        minval, maxval: the limits, which may be arrays that broadcast to the shape.
+        minval, maxval: the limits, which may be arrays that broadcast to the shape. Beside the shape `()` they may be
+            arrays of one element; the result then has the shape of `minval`.
         out_sharding: the sharding of the result, with explicit mesh axes.
 
     Returns:
@@ -88,7 +89,7 @@ def uniform(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None, minval: 
 
     Raises:
         ArgumentError: what is no key.
-        ShapeError: a negative size.
+        ShapeError: a negative size, or limits that do not broadcast to the shape.
         DTypeError: a `dtype` that is not floating-point.
 
     >>> from tinyxla.random import PRNGKey, uniform
@@ -100,7 +101,11 @@ def uniform(key: Array, shape: ShapeLike = (), dtype: DTypeLike = None, minval: 
     unit = _unit(source, sizes, wanted)
     if isinstance(minval, float | int) and isinstance(maxval, float | int) and (minval, maxval) == (0, 1):
         return unit
-    low, high = (_spread(what, limit, wanted, sizes) for limit in (minval, maxval))
+    low, high = (_parameter(what, limit, wanted) for limit in (minval, maxval))
+    if not sizes and low.shape + high.shape and math.prod(low.shape + high.shape) == 1:
+        sizes = low.shape
+        unit, high = (x.reshape(sizes) for x in (unit, high))
+    low, high = (broadcast_to_shape(what, limit, sizes) for limit in (low, high))
     return elementwise.max_(low, unit * (high - low) + low)
 
 
