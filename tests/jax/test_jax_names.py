@@ -225,7 +225,7 @@ def test_tracers_arrays_and_types_print_as_in_jax() -> None:
         import jax, jax.numpy as jnp
         x = jnp.ones(3)
         for transform in (jax.jit, jax.grad, jax.vmap, lambda f: lambda x: jax.jvp(f, (x,), (x,))):
-            transform(lambda x: print(x) or x.sum())(x)
+            transform(lambda x: print(type(x).__name__, x) or x.sum())(x)
         jax.jit(lambda k: print(k))(jax.random.key(0))
         jax.vmap(lambda k: print(repr(k)))(jax.random.split(jax.random.key(0)))
         print(type(x), jnp.float32, [jnp.bool_])
@@ -233,10 +233,10 @@ def test_tracers_arrays_and_types_print_as_in_jax() -> None:
         mesh = jax.make_mesh((1,), ("x",))  # orbax tells meshes without devices by their class
         print([isinstance(m, jax.sharding.AbstractMesh) for m in (mesh, mesh.abstract_mesh)])
         """) == [
-        "JitTracer(float32[3])",
-        "GradTracer(primal=[1. 1. 1.], typeof(tangent)=f32[3])",
-        "VmapTracer(aval=float32[], batched=float32[3])",
-        "JVPTracer(primal=[1. 1. 1.], tangent=[1. 1. 1.])",
+        "DynamicJaxprTracer JitTracer(float32[3])",
+        "LinearizeTracer GradTracer(primal=[1. 1. 1.], typeof(tangent)=f32[3])",
+        "BatchTracer VmapTracer(aval=float32[], batched=float32[3])",
+        "JVPTracer JVPTracer(primal=[1. 1. 1.], tangent=[1. 1. 1.])",
         "JitTracer(key<fry>[])",
         "VmapTracer(aval=key<fry>[], batched=key<fry>[2])",
         "<class 'jaxlib._jax.ArrayImpl'> <class 'jax.numpy.float32'> [<class 'jax.numpy.bool'>]",
@@ -702,7 +702,7 @@ def test_arrays_and_tracers_are_of_modules_of_jax() -> None:
         """) == [
         "jaxlib jaxlib <class 'jaxlib._jax.ArrayImpl'> True",
         *["jax"] * 6,
-        "'Tracer' object has no attribute 'meen'. Did you mean 'mean'?",
+        "'DynamicJaxprTracer' object has no attribute 'meen'. Did you mean 'mean'?",
     ]
 
 

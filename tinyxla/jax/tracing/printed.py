@@ -50,16 +50,18 @@ def _short(x: Array) -> str:
 
 
 def set_printed() -> None:
-    """Have these classes print as JAX's do."""
-    kinds: dict[Any, Any] = {
-        GraphTracer: _of_graph,
-        TapeTracer: _of_tape,
-        TangentTracer: _of_tangent,
-        BatchTracer: _of_batch,
-        KeyArray: _of_keys,
+    """Have these classes print as JAX's do, and tracers have the names of JAX's classes."""
+    kinds: dict[Any, tuple[str, Any]] = {
+        GraphTracer: ("partial_eval.DynamicJaxprTracer", _of_graph),
+        TapeTracer: ("ad.LinearizeTracer", _of_tape),
+        TangentTracer: ("ad.JVPTracer", _of_tangent),
+        BatchTracer: ("batching.BatchTracer", _of_batch),
     }
-    for kind, text in kinds.items():
+    for kind, (name, text) in kinds.items():
+        module, kind.__name__ = name.split(".")
+        kind.__module__, kind.__qualname__ = f"jax._src.interpreters.{module}", kind.__name__
         kind.__repr__ = kind.__str__ = text
+    KeyArray.__repr__ = KeyArray.__str__ = _of_keys  # type: ignore[method-assign, assignment]
     ScalarType.__repr__ = lambda self: f"<class 'jax.numpy.{self.__name__}'>"  # type: ignore[method-assign]
     for array in (ConcreteArray, ShardedArray):
         array.__module__, array.__name__, array.__qualname__ = "jaxlib._jax", "ArrayImpl", "ArrayImpl"
