@@ -1151,6 +1151,14 @@ def test_counts_and_sizes_may_be_arrays_without_dimensions() -> None:
     np.testing.assert_array_equal(jnp.roll(V, one, axis=np.asarray(0)), np.roll(V, 1))
 
 
+@pytest.mark.parametrize("number", [float, np.float64])
+def test_frequencies_of_one_period_are_integers(number: Any) -> None:
+    for n in range(1, 130):
+        found = np.asarray(jnp.fft.fftfreq(n, number(1 / n)))
+        np.testing.assert_array_equal(found, np.fft.ifftshift(np.arange(n) - n // 2).astype(np.float32))
+        np.testing.assert_array_equal(np.asarray(jnp.fft.rfftfreq(n, number(1 / n))), np.arange(n // 2 + 1))
+
+
 def test_arrays_are_made_on_the_one_device() -> None:
     assert jnp.zeros(3, device="cpu").device == tx.devices()[0]
     assert jnp.linspace(0, 1, 3, device=tx.devices()[0]).shape == (3,)

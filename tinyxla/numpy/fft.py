@@ -11,6 +11,7 @@ import numpy as np
 from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.numpy.arguments import (
+    SCALARS,
     ArrayLike,
     Axis,
     array_of,
@@ -530,6 +531,12 @@ def _check_spacing(what: str, d: ArrayLike) -> None:
         raise ShapeError(f"{what}: d is a number, but got {shown(d)}.")
 
 
+def _duration(d: ArrayLike, count: int) -> Any:
+    """d * n, of a number as Python's product, not in the type of the result: that of 1 / n and n is then 1, and the
+    frequencies are integers."""
+    return d * count if isinstance(d, SCALARS) else arith.multiply(d, count)
+
+
 @with_device
 def fftfreq(n: int, d: ArrayLike = 1.0, *, dtype: Any = None) -> Array:
     """The frequencies of the coefficients of `fft`, in cycles per unit of the sample spacing d.
@@ -555,7 +562,7 @@ def fftfreq(n: int, d: ArrayLike = 1.0, *, dtype: Any = None) -> Array:
     count = _positive("fft.fftfreq", n)
     _check_spacing("fft.fftfreq", d)
     numbers = arange(count, dtype=dtype or float)
-    return arith.true_divide(roll(arith.subtract(numbers, count // 2), -(count // 2)), arith.multiply(d, count))
+    return arith.true_divide(roll(arith.subtract(numbers, count // 2), -(count // 2)), _duration(d, count))
 
 
 @with_device
@@ -582,7 +589,7 @@ def rfftfreq(n: int, d: ArrayLike = 1.0, *, dtype: Any = None) -> Array:
     """
     count = _positive("fft.rfftfreq", n)
     _check_spacing("fft.rfftfreq", d)
-    return arith.true_divide(arange(count // 2 + 1, dtype=dtype or float), arith.multiply(d, count))
+    return arith.true_divide(arange(count // 2 + 1, dtype=dtype or float), _duration(d, count))
 
 
 def _positive(what: str, n: Any) -> int:
