@@ -295,6 +295,31 @@ def test_primitives_with_rules_are_traced_differentiated_batched_and_compiled() 
     ]
 
 
+def test_an_implementation_by_apply_primitive_is_the_lowering() -> None:
+    assert lines(
+        """
+        from functools import partial
+        import jax, jax.numpy as jnp
+        from jax._src import dispatch
+        from jax.extend.core import Primitive
+        from jax.interpreters import ad, mlir, xla
+
+        twice = Primitive("twice")
+        twice.def_impl(partial(xla.apply_primitive, twice))
+        twice.def_abstract_eval(lambda x: jax.core.ShapedArray(x.shape, x.dtype))
+        try:
+            twice.bind(1.0)
+        except NotImplementedError as error:
+            print("twice" in str(error))
+        mlir.register_lowering(twice, mlir.lower_fun(lambda x: 2 * x, multiple_results=False))
+        ad.deflinear2(twice, lambda cotangent, x: [twice.bind(cotangent)])
+        x = jnp.ones(2)
+        print(twice.bind(x), jax.jit(twice.bind)(x), jax.grad(lambda x: twice.bind(x).sum())(x))
+        print(dispatch.apply_primitive(jax.lax.add_p, x, x))
+        """
+    ) == ["True", "[2. 2.] [2. 2.] [2. 2.]", "[2. 2.]"]
+
+
 def test_axis_environment_and_shapes_of_jaxprs() -> None:
     assert lines(
         """

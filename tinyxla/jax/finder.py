@@ -96,6 +96,8 @@ class _InterfaceLoader(SourceFileLoader):
         twin = twin_name(module.__name__)
         if "__getattr__" not in vars(module):
             module.__getattr__ = _completion(module, twin)  # type: ignore[method-assign]
+            if twin is not None:  # programs go through `vars(jax.lax)`, too
+                vars(module).update(_shown(importlib.import_module(twin)) | vars(module))
         if twin is not None and "__all__" not in vars(module):
             module.__dir__ = lambda: sorted({*vars(module), *dir(importlib.import_module(twin))})  # type: ignore[method-assign]
 
@@ -237,9 +239,15 @@ def _public_names(module: ModuleType, twin: str | None) -> list[str]:
     own = {name for name in vars(module) if not name.startswith("_")}
     if twin is None:
         return sorted(own)
-    names = vars(importlib.import_module(twin))
-    public = names.get("__all__") or [n for n in names if not (n.startswith("_") or isinstance(names[n], ModuleType))]
-    return sorted(own.union(public))
+    other = importlib.import_module(twin)
+    return sorted(own.union(vars(other).get("__all__") or _shown(other)))
+
+
+def _shown(module: ModuleType) -> dict[str, Any]:
+    """The public names that a module of tinyxla has defined, but not its submodules."""
+    names = vars(module).get("__all__") or [name for name in vars(module) if not name.startswith("_")]
+    found = {name: vars(module)[name] for name in names if name in vars(module)}
+    return {name: x for name, x in found.items() if not isinstance(x, ModuleType)}
 
 
 def install() -> None:
