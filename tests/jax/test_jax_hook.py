@@ -69,9 +69,9 @@ def test_versions_and_submodules() -> None:
         from jax import lax
         print(jax.__version__, metadata.version("jax"), metadata.version("jaxlib"), jaxlib.__version__)
         print(jax.__version_info__, metadata.version("numpy") != jax.__version__)
-        print(jax.numpy.__name__, float(norm.cdf(0.0)), float(erf(0.0)), lax.scan is jax.lax.scan)
+        print(jax.numpy.__name__, norm.__name__, float(norm.cdf(0.0)), float(erf(0.0)), lax.scan is jax.lax.scan)
         """
-    ) == ["0.10.2 0.10.2 0.10.2 0.10.2", "(0, 10, 2) True", "tinyxla.numpy 0.5 0.0 True"]
+    ) == ["0.10.2 0.10.2 0.10.2 0.10.2", "(0, 10, 2) True", "tinyxla.numpy norm 0.5 0.0 True"]
 
 
 def test_missing_names_say_who_lacks_them() -> None:

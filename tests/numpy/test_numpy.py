@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -1149,6 +1150,26 @@ def test_counts_and_sizes_may_be_arrays_without_dimensions() -> None:
     assert [int(k) for k in jnp.unravel_index(4, np.asarray(6))] == [4]
     np.testing.assert_array_equal(jnp.reshape(V, np.asarray(5)), V)
     np.testing.assert_array_equal(jnp.roll(V, one, axis=np.asarray(0)), np.roll(V, 1))
+
+
+class Picture:
+    """Shows its memory as Pillow's images do, and is no array otherwise."""
+
+    def __init__(self) -> None:
+        self.pixels = np.arange(6, dtype=np.uint8).reshape(2, 3)
+
+    @property
+    def __array_interface__(self) -> Any:
+        return self.pixels.__array_interface__
+
+
+@pytest.mark.parametrize("make", [Picture, lambda: (ctypes.c_uint8 * 3)(0, 1, 2)], ids=["interface", "buffer"])
+def test_objects_that_show_their_memory_become_arrays(make: Any) -> None:
+    for function in (jnp.asarray, jnp.array):
+        np.testing.assert_array_equal(function(make()), np.asarray(make()))
+        assert function(make(), dtype=jnp.float32).dtype == jnp.float32
+    with pytest.raises(DTypeError, match="sin takes arrays and numbers"):
+        jnp.sin(make())
 
 
 @pytest.mark.parametrize("number", [float, np.float64])

@@ -132,13 +132,15 @@ class _ProbabilityDistributionLoader(Loader):
 
     def __init__(self, distribution: Any) -> None:
         self.distribution = distribution
+        self.own = frozenset(vars(distribution))
 
     def create_module(self, spec: ModuleSpec) -> Any:
         return self.distribution
 
     def exec_module(self, module: Any) -> None:
         for name in ("__name__", "__loader__", "__package__", "__spec__"):
-            vars(module).pop(name, None)
+            if name not in self.own:
+                vars(module).pop(name, None)
 
 
 class _Distribution(importlib.metadata.Distribution):

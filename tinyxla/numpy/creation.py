@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import math
 import reprlib
-from array import array as CArray
 from collections.abc import Sequence
 from types import NoneType
 from typing import Any, Literal, cast as cast_to, overload
@@ -171,10 +170,23 @@ def _from_data(value: Any, dtype: np.dtype[Any] | None) -> Array:
         return _from_list(value, dtype)  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(value, (str, bytes)) or value is None:
         raise DTypeError(f"array: {value!r} is no number, and arrays hold only numbers.")
-    if isinstance(value, (range, memoryview, bytearray, CArray)):
+    if isinstance(value, range) or _is_memory(value):
         return _from_data(np.asarray(value), dtype)
     found = as_array(value, "array")
     return found if dtype is None else cast(found, dtype, False)
+
+
+def _is_memory(value: Any) -> bool:
+    """Whether an object is no array, but shows its memory: by the buffer protocol, or as Pillow's images by NumPy's."""
+    if hasattr(value, "__jax_array__") or hasattr(value, "__array__"):
+        return False
+    if hasattr(value, "__array_interface__"):
+        return True
+    try:
+        memoryview(value)
+    except TypeError:
+        return False
+    return True
 
 
 def _scalar(value: Any, dtype: np.dtype[Any], may_wrap: bool = False) -> Any:

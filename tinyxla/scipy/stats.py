@@ -88,6 +88,7 @@ class Family:
     def __init__(self, name: str, parameters: str, within: Any, valid: Rule, /, **defaults: float) -> None:
         """`within` is the interval's ends, or a function from the shape parameters to these."""
         self.name = f"scipy.stats.{name}"
+        self.__name__ = name
         self._valid = valid
         self._within: Rule = within if callable(within) else lambda *_: within
         names = [Parameter(p, Parameter.POSITIONAL_OR_KEYWORD) for p in (self._variable, *parameters.split())]
