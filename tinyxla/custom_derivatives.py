@@ -44,9 +44,12 @@ from tinyxla.util.tracebacks import boundary
 from tinyxla.util.wrapping import Described, transformed, wraps
 
 
-def _are_numbers(tree: Any) -> bool:
-    leaves = pytrees.leaves(tree)
+def _are_numbers(leaves: Sequence[Any]) -> bool:
     return bool(leaves) and all(type(x) in (bool, int, float, complex) for x in leaves)
+
+
+def _is_integer(x: Any) -> bool:
+    return type(x) in (bool, int)
 
 
 class SymbolicZero:
@@ -197,8 +200,12 @@ class CustomFunction(Described, Generic[P, R]):
         handed_on, others, fixed = self._parts(self._arguments(args, kwargs))
         if not self._rules:
             raise MissingRuleError(f"{self} has no rule; define one with {self.__name__}.{self._setter}.")
-        if state.depth == 0 and _are_numbers(others):
-            return self.fun(*args, **kwargs)  # outside of all transformations numbers of Python are what they are
+        if state.depth == 0:  # outside of all transformations numbers of Python are what they are
+            numbers = pytrees.leaves(others)
+            if _are_numbers(numbers):
+                return self.fun(*args, **kwargs)
+            if any(map(_is_integer, numbers)) and not has_references(others):
+                return self._of_integers(handed_on, others, fixed)
         references: list[Reference] = []
         if has_references(others):
             check_aliases(f"{self}", others, lambda: parameter_names(self.fun, others, {}))
@@ -210,6 +217,15 @@ class CustomFunction(Described, Generic[P, R]):
         leaves = [*leaves, *traced.values]
         outputs = apply(self._rule(call, leaves), *leaves)
         return pytrees.unflatten(call.result_tree, outputs)
+
+    def _of_integers(self, handed_on: tuple[Any, ...], others: tuple[Any, ...], fixed: tuple[int, ...]) -> Any:
+        """The result outside of all transformations, with integers of Python among arrays: the function may take them
+        for sizes."""
+        arrays, tree = arrays_of(others, f"{self}: argument ")
+        leaves = [x if _is_integer(x) else array for x, array in zip(pytrees.leaves(others), arrays, strict=True)]
+        found = self.fun(*_whole(fixed, handed_on, pytrees.unflatten(tree, leaves)))
+        outputs, tree = arrays_of(found, f"{self}: the result")
+        return pytrees.unflatten(tree, outputs)
 
     def _rule(self, call: BoundCall, leaves: Values) -> Any:
         """What a call is for transformations."""
@@ -242,6 +258,14 @@ class _Traced:
         return pytrees.unflatten(self._tree, leaves)
 
 
+def _whole(fixed: tuple[int, ...], handed_on: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+    """All arguments, in the function's order, where those at `fixed` are handed on."""
+    found = list(others)
+    for n, x in zip(fixed, handed_on, strict=True):
+        found.insert(n, x)
+    return found
+
+
 class BoundCall:
     """One call: functions of pytrees as functions of leaves."""
 
@@ -270,10 +294,7 @@ class BoundCall:
 
     def whole(self, handed_on: tuple[Any, ...], others: Sequence[Any]) -> list[Any]:
         """All arguments, in the function's order."""
-        found = list(filled(others, self.references) if self.references else others)
-        for n, x in zip(self.fixed, handed_on, strict=True):
-            found.insert(n, x)
-        return found
+        return _whole(self.fixed, handed_on, filled(others, self.references) if self.references else others)
 
     def function(self, *leaves: Any) -> list[Array]:
         handed_on, own = self.parted(leaves)

@@ -869,6 +869,14 @@ def test_custom_rules_leave_python_scalars_outside_of_transformations_to_the_fun
     assert float(tangents) == 1
 
 
+def test_custom_rules_leave_integers_beside_arrays_outside_of_transformations_to_the_function() -> None:
+    f = tx.custom_vjp(lambda x, n, flag, scale: scale * x[: n if flag else 0])
+    f.defvjp(lambda *args: (f(*args), None), lambda kept, g: (g, None, None, None))
+    np.testing.assert_array_equal(f(np.ones(4, np.float32), 3, True, 2.0), np.full(3, 2.0))
+    with pytest.raises(TypeError, match="argument"):
+        f(np.ones(4, np.float32), 3, "yes", 2.0)
+
+
 def test_checkpoint_that_keeps_nothing_runs_the_function_of_custom_vjp() -> None:
     f = tx.custom_vjp(tx.numpy.tan)
     f.defvjp(lambda x: (tx.numpy.sin(x), x), lambda x, g: (tx.numpy.cos(x) * g,), optimize_remat=True)
