@@ -203,6 +203,16 @@ def test_products_with_zeros_have_gradients() -> None:
     same(gradient, np.float32([3, 0, 1]))
 
 
+def test_unique_factors_have_the_element_as_derivative_whatever_they_are() -> None:
+    factors, x = np.float32([np.inf, np.nan, 1e30, 0]), np.float32([2, 3, 1e30, 5])
+
+    def total(x: Any, y: Any) -> Any:
+        return x.at[np.arange(4)].multiply(y, unique_indices=True).sum()
+
+    for found, expected in zip(tx.grad(total, (0, 1))(x, factors), (factors, x), strict=True):
+        np.testing.assert_array_equal(np.asarray(found), expected)
+
+
 # --- traced places ----------------------------------------------------------------------------------------------------
 
 

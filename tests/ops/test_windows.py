@@ -475,6 +475,51 @@ def test_cumulative_functions_against_jax(random: np.random.Generator, name: str
         np.testing.assert_allclose(np.asarray(mine), np.asarray(theirs), 1e-9, 1e-9)
 
 
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize(
+    ("name", "sign", "gradient", "tangent"),
+    [
+        ("cummax", 1, [2, 1, 7.5, 4.5, 0], [1, 1.5, 3, 3.5, 3.5]),
+        ("cummin", -1, [2, 1, 7.5, 4.5, 0], [1, 1.5, 3, 3.5, 3.5]),
+        ("cumprod", 1, [-np.inf, -np.inf, np.inf, np.inf, np.inf], [1, -np.inf, np.nan, np.nan, np.nan]),
+        ("cumlogsumexp", 1, [1, 2, 7.111594, 4.111594, 0.776812], [1, 2, 3, 3.5, 3.733043]),
+    ],
+)
+def test_elements_equal_to_the_identity_have_derivatives(
+    name: str, sign: float, gradient: list[float], tangent: list[float], jit: bool
+) -> None:
+    x, weights = sign * np.float32([-np.inf, -np.inf, 1, 1, 0]), np.arange(1, 6, dtype=np.float32)
+    function = getattr(lax, name)
+    mine = [tx.grad(lambda x: (weights * function(x)).sum()), lambda x: tx.jvp(function, (x,), (weights,))[1]]
+    for f, expected in zip(mine, (gradient, tangent), strict=True):
+        np.testing.assert_allclose(np.asarray((tx.jit(f) if jit else f)(x)), expected, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("start", "dilation", "gradient", "tangent"),
+    [
+        (-np.inf, 1, [3, 3, 0, 9], [1, 1, 2, 4, 4]),
+        (0, 1, [0, 0, 0, 9], [0, 0, 0, 4, 4]),
+        (-np.inf, 2, [1, 2, 3, 4], [0, 1, 0, 2, 0, 3, 0, 4]),
+    ],
+)
+@pytest.mark.parametrize(("name", "sign"), [("max", 1), ("min", -1)])
+def test_extrema_of_windows_that_are_the_initial_value(
+    name: str, sign: float, start: float, dilation: int, gradient: list[float], tangent: list[float]
+) -> None:
+    """It has the derivative, unless it is the identity; and it is all of a window without elements."""
+    x = sign * np.float32([-np.inf, -np.inf, -np.inf, 1])
+    sizes = {1: ((2,), ((1, 1),)), 2: ((1,), ((1, 0),))}[dilation]
+
+    def pooled(x: Any) -> Any:
+        size, edges = sizes
+        return lax.reduce_window(x, np.float32(sign * start), getattr(lax, name), size, (1,), edges, (dilation,))
+
+    weights = np.float32([1, 2, 3, 4, 5]) if dilation == 1 else np.float32([0, 1, 0, 2, 0, 3, 0, 4])
+    np.testing.assert_array_equal(np.asarray(tx.grad(lambda x: (weights * pooled(x)).sum())(x)), gradient)
+    np.testing.assert_array_equal(np.asarray(tx.jvp(pooled, (x,), (np.float32([1, 2, 3, 4]),))[1]), tangent)
+
+
 @pytest.mark.usefixtures("wide")
 @pytest.mark.parametrize(("name", "axis", "reverse"), [("cumprod", 1, False), ("cumlogsumexp", 0, True)])
 def test_compiled_second_derivatives_against_jax(

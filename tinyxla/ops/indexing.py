@@ -580,6 +580,8 @@ def _products(x: Value, indices: Value, updates: Value, a: Scatter) -> _Products
     """Each update's factor is the product of all others at its element, also if some are zero: it is the product of
     those that are not zero, divided by it, if no other is zero."""
     one, zero = movement.full(1, x.dtype, x.shape), elementwise.zeros_like(x)
+    if a.unique_indices:
+        return _Products(scatter(one, indices, updates, **a._asdict()), _read(x, indices, updates, a))
     is_zero = elementwise.eq(updates, elementwise.zeros_like(updates))
     safe = elementwise.select(is_zero, movement.full(1, x.dtype, updates.shape), updates)
     counted = elementwise.convert(is_zero, new_element_type=element_type(np.int32))

@@ -75,7 +75,7 @@ def _fold_along(
     size = arrays[0].shape[d]
     direction = cumulative_direction(w, size)
     if direction and how is ON_VALUES:
-        return _prefixes(how, arrays, d, direction, to_apply), np.ones(size, np.bool_)
+        return prefixes(how, arrays, d, direction, to_apply), np.ones(size, np.bool_)
     empty = neutral(arrays[0].dtype, to_apply)
     edges = (w.padding_low, w.padding_high, w.base_dilation - 1)
     config = tuple(edges if k == d else (0, 0, 0) for k in range(arrays[0].ndim))
@@ -160,7 +160,7 @@ def cumulative_direction(w: WindowDimension, size: int) -> str | None:
     return {(w.size - 1, 0): "forward", (0, w.size - 1): "backward"}.get(edges)
 
 
-def _prefixes(how: Calls, arrays: list[Any], d: int, direction: str, to_apply: Computation) -> list[Any]:
+def prefixes(how: Calls, arrays: list[Any], d: int, direction: str, to_apply: Computation) -> list[Any]:
     """Backwards, the elements come in the other order, and so the operands do."""
 
     def combine(left: list[Any], right: list[Any]) -> list[Any]:

@@ -34,6 +34,7 @@ from tinyxla.ops.op import (
     Value,
     Zero,
     but_for,
+    ops,
 )
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.shapes.symbolic import exceeds_int32, is_symbolic, may_exceed
@@ -131,11 +132,13 @@ def cumulative_monoid(x: Value, axis: int, op: str, reverse: bool = False) -> Va
 
 @cache
 def affine_composition(dtype: Any) -> Computation:
-    """The composition of two maps y -> a y + u and y -> c y + v, the first one first."""
+    """The composition of two maps y -> a y + u and y -> c y + v, the first one first. As in all derivatives, zeros stay
+    zero beside factors that are not finite."""
 
     def body(emit: Emit, a: Instruction, u: Instruction, c: Instruction, v: Instruction) -> Instruction:
-        moved = emit(elementwise.add, emit(elementwise.mul, u, c), v)
-        return emit(calls.tuple_, emit(elementwise.mul, a, c), moved)
+        product = emit(elementwise.chain_mul, a, c, either=True)
+        moved = emit(elementwise.add, emit(elementwise.chain_mul, u, c), v)
+        return emit(calls.tuple_, product, moved)
 
     return _computation("affine", [Shape(element_type(dtype))] * 4, body)
 
@@ -327,24 +330,35 @@ def _sum_transpose(
     return reduce_window(g, zero, window=back, to_apply=to_apply), whole
 
 
+def _from_initial(ans: Value, initial: Value, to_apply: Computation) -> Value:
+    """Where the initial value is the extremum. The identity never is one: elements that are equal to it come first."""
+    identity = window_doubling.neutral(ans.dtype, to_apply)
+    found = elementwise.eq(ans, movement.broadcast(initial, sizes=ans.shape, dimensions=()))
+    if identity is None:
+        return found
+    counts = elementwise.ne(initial, movement.constant(literal=Literal(identity)))
+    return elementwise.and_(found, movement.broadcast(counts, sizes=ans.shape, dimensions=()))
+
+
 def _extremum_jvp(
     tangents: tuple[Cotangent, ...], ans: Value, x: Value, initial: Value, *, window: Window, to_apply: Computation
 ) -> Value:
     """Of equal elements the first counts; the initial value comes before all."""
-    from_initial = elementwise.eq(ans, movement.broadcast(initial, sizes=ans.shape, dimensions=()))
     zero = movement.full(0, ans.dtype, ans.shape)
     moved, start = zero, zero
     if tangents[0] is not None and x.size:
-        moved = _read(tangents[0], _selected(window_doubling.ON_VALUES, x, window, _first_extremum(to_apply)))
+        index = _selected(window_doubling.ON_VALUES, x, window, _first_extremum(to_apply))
+        is_empty = elementwise.lt(index, elementwise.zeros_like(index))
+        moved = elementwise.select(is_empty, zero, _read(tangents[0], index))
     if tangents[1] is not None:
         start = movement.broadcast(tangents[1], sizes=ans.shape, dimensions=())
-    return elementwise.select(from_initial, start, moved)
+    return elementwise.select(_from_initial(ans, initial, to_apply), start, moved)
 
 
 def _extremum_vjp(
     g: Value, ans: Value, x: Value, initial: Value, *, window: Window, to_apply: Computation
 ) -> tuple[Value, Value]:
-    from_initial = elementwise.eq(ans, movement.broadcast(initial, sizes=ans.shape, dimensions=()))
+    from_initial = _from_initial(ans, initial, to_apply)
     zero = movement.full(0, g.dtype, g.shape)
     to_initial = reduction.reduce_sum(elementwise.select(from_initial, g, zero), tuple(range(g.ndim)))
     rest = elementwise.select(from_initial, zero, g)
@@ -353,6 +367,18 @@ def _extremum_vjp(
     if all((w.window_dilation, w.base_dilation) == (1, 1) for w in window):
         return select_and_scatter(x, rest, start, window=window, select=select, scatter=scatter), to_initial
     return by_index(x, rest, start, window=window, select=select, scatter=scatter), to_initial
+
+
+def _extremum_in_steps(x: Value, initial: Value, *, window: Window, to_apply: Computation) -> Value:
+    """A cumulative extremum. Elements that are equal to the initial value come first: it may be the identity, which
+    stands for no element."""
+    line = _cumulative_line(x, window)
+    assert line is not None
+    direction = "backward" if line.backward else "forward"
+    (found,) = window_doubling.prefixes(window_doubling.ON_VALUES, [x], line.d, direction, to_apply)
+    start = movement.broadcast(initial, sizes=x.shape, dimensions=())
+    beyond = elementwise.ne(ops[to_apply.root.op.name](start, found), found)
+    return elementwise.select(elementwise.and_(beyond, elementwise.eq(found, found)), start, found)
 
 
 def _derivative(*operands: Value, window: Window, to_apply: Computation) -> Derivative:
@@ -365,8 +391,8 @@ def _derivative(*operands: Value, window: Window, to_apply: Computation) -> Deri
     if not any(t.is_inexact for t in dtypes):
         return Zero()
     line = _cumulative_line(operands[0], window)
-    if op in ("maximum", "minimum") and not line:
-        return Rules(_extremum_jvp, _extremum_vjp)
+    if op in ("maximum", "minimum"):
+        return Decomposition(_extremum_in_steps) if line else Rules(_extremum_jvp, _extremum_vjp)
     if line and op == "multiply":
         return Rules(_cumulative_jvp, _cumulative_vjp)
     if line and not line.backward and op is None:
