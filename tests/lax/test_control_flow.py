@@ -20,6 +20,7 @@ from tinyxla.errors import (
     AttributeValueError,
     DifferentiationError,
     DTypeError,
+    NumberRangeError,
     ShapeError,
     TinyxlaError,
 )
@@ -636,6 +637,11 @@ ERRORS: list[tuple[Callable[[], Any], type[TinyxlaError], str]] = [
         lambda: tx.jit(lambda n: lax.fori_loop(0, n, lambda i, c: c, 0, unroll=2))(2),
         ArgumentError,
         "unroll takes a range of",
+    ),
+    (
+        lambda: tx.jit(lambda n: lax.fori_loop(-3, n, lambda i, c: c + 1, 0))(np.uint32(2)),
+        NumberRangeError,
+        "The Python integer -3 does not fit the element type uint32",
     ),
     (lambda: lax.map(lambda x: x, X, batch_size=-1), ArgumentError, "batch_size must not be negative, but is -1"),
     (lambda: lax.cond(X, lambda: 1, lambda: 2), ArgumentError, r"without dimensions, but is f32\[3\]"),

@@ -40,7 +40,7 @@ from tinyxla.tracing.float_zeros import (
     stacked_float0,
     without_float0,
 )
-from tinyxla.tracing.promotion import as_array, config, default_int, promote_types
+from tinyxla.tracing.promotion import as_array, checked_scalar, config, default_int, promote_types
 from tinyxla.tracing.signatures import Arguments, R
 from tinyxla.transforms import call, conditional, while_
 from tinyxla.transforms.calls import Composite
@@ -385,8 +385,9 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unro
 
     Args:
         lower: the first integer.
-        upper: the end, exclusive. Where both are Python numbers, derivatives in reverse mode are those of `scan`. Both
-            may be floats: known ones are truncated, and others are counted up by ones.
+        upper: the end, exclusive. Where both are known, derivatives in reverse mode are those of `scan`, and the integer
+            is of the default type whatever theirs are. Both may be floats: known ones are truncated, and others are
+            counted up by ones.
         body_fun: of the integer and what is carried; gives it for the next step, with the same structure and types.
         init_val: what is carried at the start: a pytree of arrays.
         unroll: how many steps to write out after one another in a loop of known length.
@@ -398,6 +399,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unro
         ShapeError: a different shape of what is carried.
         DTypeError: a different element type of what is carried.
         ArgumentError: limits that are not both integers.
+        NumberRangeError: a Python integer beside an array whose type does not hold it.
 
     >>> from tinyxla.lax import fori_loop
     >>> fori_loop(0, 4, lambda i, x: x + i, 10)
@@ -416,11 +418,13 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unro
         raise ArgumentError(f"{what}: {said}, but are {' and '.join(map(_typed, bounds))}.")
     if has_symbolic((lower, upper)) and not all(isinstance(x, int) for x in (lower, upper)):
         lower, upper = bounds
-    known = all(isinstance(x, ConcreteArray) for x in bounds) and (dtype == default_int() or all(floats))
+    usual = np.iinfo(default_int())
+    known = all(isinstance(x, ConcreteArray) and (all(floats) or usual.min <= x.item() <= usual.max) for x in bounds)
     if not known and (isinstance(lower, Array) or isinstance(upper, Array)):
         if unroll is not None:
             raise ArgumentError(f"{what}: unroll takes a range of known numbers, but got {lower!r} and {upper!r}.")
-        start, stop = (cast(x, dtype).with_weak_type(weak) for x in bounds)
+        given = zip((lower, upper), bounds, strict=True)
+        start, stop = (_bound(x, found, dtype).with_weak_type(weak) for x, found in given)
         final = _while(
             what,
             lambda carry: elementwise.lt(carry[0], carry[1]),
@@ -440,6 +444,13 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unro
         return _scan(what, step, _Carry.of(what, init), numbers, None, False, unroll or 1)[0]
 
     return repeated((body_fun,), (what, numbers, unroll), general, (init_val,))
+
+
+def _bound(given: Any, found: Array, dtype: np.dtype[Any]) -> Array:
+    """A bound in the type of both. Of unsigned indices no bound wraps around."""
+    if type(given) is int and element_type(dtype).is_integer:
+        return as_array(checked_scalar(given, dtype, may_wrap=dtype.kind != "u"))
+    return cast(found, dtype)
 
 
 class _Numbers(NamedTuple):
