@@ -135,6 +135,14 @@ def test_truncnorm_outside_of_its_support_has_no_slope(name: str, z: float) -> N
     assert [float(slope) for slope in slopes] == [0.0, 0.0, 0.0]
 
 
+@pytest.mark.parametrize("name", ["std", "nanstd"])
+@pytest.mark.parametrize("dtype", ["int32", "float16"])
+def test_deviations_have_the_type_that_is_asked_for(name: str, dtype: str) -> None:
+    x = np.array([1, 2, 4, 9], np.int32)
+    found = getattr(tnp, name)(x, dtype=dtype)
+    assert (found.dtype, found) == (dtype, getattr(np, name)(x, dtype=dtype))
+
+
 @pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
 @pytest.mark.parametrize("dtype", ["int4", "uint4"])
 def test_variance_of_4_bit_integers_is_that_of_floats(name: str, dtype: str) -> None:

@@ -673,7 +673,7 @@ def std(
     refuse_out("std", out)
     canonical_axes("std", axis, array_of(a, "std").ndim)
     total = var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)
-    return root_at_edges(total, 2)
+    return cast(root_at_edges(total, 2), total.dtype, total.weak_type)
 
 
 @boundary
@@ -1138,7 +1138,8 @@ def nanstd(
     """
     refuse_out("nanstd", out)
     canonical_axes("nanstd", axis, array_of(a, "nanstd").ndim)
-    return sqrt(nanvar(a, axis, dtype, None, ddof, keepdims, where, mean))
+    total = nanvar(a, axis, dtype, None, ddof, keepdims, where, mean)
+    return cast(sqrt(total), total.dtype, total.weak_type)
 
 
 def _known_where(what: str, x: Array, where: ArrayLike | None) -> Array:

@@ -385,9 +385,9 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unro
 
     Args:
         lower: the first integer.
-        upper: the end, exclusive. Where both are known, derivatives in reverse mode are those of `scan`, and the integer
-            is of the default type whatever theirs are. Both may be floats: known ones are truncated, and others are
-            counted up by ones.
+        upper: the end, exclusive. Where both are known, derivatives in reverse mode are those of `scan`, and the index
+            has the default integer type. Both may be floats: known ones are truncated, and others are counted up by
+            ones.
         body_fun: of the integer and what is carried; gives it for the next step, with the same structure and types.
         init_val: what is carried at the start: a pytree of arrays.
         unroll: how many steps to write out after one another in a loop of known length.
