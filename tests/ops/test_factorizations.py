@@ -142,6 +142,15 @@ def test_svd(shape: tuple[int, ...], dtype: Any, generator: np.random.Generator)
     close(lax.linalg.svd(a, compute_uv=False), np.linalg.svd(a, compute_uv=False))
 
 
+def test_nearly_equal_singular_values_keep_the_digits_of_their_difference() -> None:
+    large, small = np.float32(3 + 2**-22), np.float32(3)
+    turn = np.float32([[0, 1], [1, 0]])
+    _, (du, _, _) = tx.jvp(partial(jnp.linalg.svd, full_matrices=False), (np.diag([large, small]),), (turn,))
+    np.testing.assert_allclose(abs(np.asarray(du)), turn / (large - small), 1e-5)
+    by_u = tx.grad(lambda x: jnp.linalg.svd(x, full_matrices=False)[0][0, 1])(np.diag([large, small]))
+    np.testing.assert_allclose(abs(np.asarray(by_u)), turn / (large - small) / 2, 1e-5)
+
+
 @pytest.mark.parametrize("dtype", [REAL, COMPLEX, np.float64, np.complex128])
 def test_eig(generator: np.random.Generator, dtype: Any) -> None:
     """Compiled and not, whether vectors are wanted or not; with real eigenvalues, and pairs of conjugate ones."""

@@ -95,9 +95,20 @@ def of_type(x: Value, like: Value) -> Value:
 def inverse_differences(x: Value) -> Value:
     """1 / (x_j - x_i), infinite where two are equal, and 0 on the diagonal."""
     size = x.shape[-1]
-    difference = elementwise.sub(columns_of(x, size), rows_of(x, size))
-    unit = identity(difference)
-    return elementwise.sub(elementwise.div(elementwise.one_like(difference), elementwise.add(difference, unit)), unit)
+    return _inverse_beside_diagonal(elementwise.sub(columns_of(x, size), rows_of(x, size)))
+
+
+def _inverse_of_squares(x: Value) -> Value:
+    """1 / (x_j^2 - x_i^2) in the same way, to full precision where two are nearly equal."""
+    size = x.shape[-1]
+    columns, rows = columns_of(x, size), rows_of(x, size)
+    return _inverse_beside_diagonal(elementwise.mul(elementwise.sub(columns, rows), elementwise.add(columns, rows)))
+
+
+def _inverse_beside_diagonal(x: Value) -> Value:
+    """1 / x of matrices that are 0 on the diagonal, and 0 there."""
+    unit = identity(x)
+    return elementwise.sub(elementwise.div(elementwise.one_like(x), elementwise.add(x, unit)), unit)
 
 
 def _skew(x: Value) -> Value:
@@ -478,7 +489,7 @@ def _spectrum(ans: tuple[Value, Value, Value]) -> _Spectrum:
     inverse = elementwise.select(
         none, elementwise.zeros_like(s), elementwise.div(one, elementwise.select(none, one, s))
     )
-    ratio = of_type(inverse_differences(elementwise.mul(values, values)), u)
+    ratio = of_type(_inverse_of_squares(values), u)
     return _Spectrum(u, adjoint(vh), columns_of(s, s.shape[-1]), ratio, inverse)
 
 
