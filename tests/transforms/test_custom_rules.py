@@ -765,6 +765,24 @@ def test_rules_may_close_over_mapped_arrays(make: Any, transform: str) -> None:
         np.testing.assert_allclose(gradient(2.0), 5 * V.sum(), rtol=1e-5)
 
 
+def test_rule_that_refuses_a_derivative_is_not_asked_for_it() -> None:
+    """It is recorded with what its function closes over; only a derivative by that is an error."""
+
+    def scaled(x: Any, y: Any) -> Any:
+        def forth(y: Any, n: Any) -> Any:
+            if n.perturbed:
+                raise AssertionError
+            return x * y.value * n.value, None
+
+        f = tx.custom_vjp(lambda y, n: x * y * n)
+        f.defvjp(forth, lambda _, g: (5 * g, None), symbolic_zeros=True)
+        return tx.jit(f)(y, 3.0)
+
+    assert tx.jit(scaled)(2.0, 1.0) == 6
+    with pytest.raises(tx.errors.ClosedOverTracerError, match="pass the value as an argument"):
+        tx.jit(tx.grad(scaled))(2.0, 1.0)
+
+
 @pytest.mark.parametrize("make", [closed_over_by_jvp, closed_over_by_vjp])
 def test_unmapped_call_stays_unmapped(make: Any) -> None:
     value, gradient = tx.value_and_grad(lambda z: tx.vmap(lambda x: make(tx, 2.0)(z), out_axes=None)(V))(3.0)

@@ -197,13 +197,16 @@ _MAX_ORDER = 2  # a rule that calls its own function closes over the same again:
 def _closing(
     rule: Rule, shapes: Sequence[Shape], weak: Sequence[bool], level: int
 ) -> tuple[Rule, Sequence[Interpreted]]:
-    """The rule of a call that is recorded at this level, and what it closes over."""
+    """The rule of a call that is recorded at this level, and what it closes over: nothing, if it cannot be traced for
+    derivatives by all arguments. It may refuse some of them, and is not asked for any so far."""
     outer = _closing_now.keys
     if outer.count(rule.key) == _MAX_ORDER:
         return rule, ()
     try:
         _closing_now.keys = (*outer, rule.key)
         found, closed = rule.closing(shapes, weak)
+    except Exception:
+        return rule, ()
     finally:
         _closing_now.keys = outer
     return (found, closed) if all(x.owner.level <= level for x in closed) else (rule, ())
