@@ -8,6 +8,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+import scipy.special
 import scipy.stats
 
 import tinyxla as tx
@@ -161,3 +162,17 @@ def test_function_of_two_arrays_broadcasts_ranks(function: Any) -> None:
 def test_unwrap_of_nothing_is_nothing(kind: str, result: str) -> None:
     found = tnp.unwrap(tnp.zeros((2, 0), kind))
     assert (found.shape, found.dtype) == ((2, 0), tnp.dtype(result))
+
+
+def test_the_pochhammer_symbol_of_no_factors_has_a_slope() -> None:
+    z = np.float32([0.5, 1, 3, -0.5])
+    slopes = tx.grad(lambda m: special.poch(z, m).sum())(np.zeros(4, np.float32))
+    np.testing.assert_allclose(np.asarray(slopes), scipy.special.digamma(z), 1e-5)
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_the_incomplete_gamma_function_has_a_slope_at_shape_zero(jit: bool) -> None:
+    x = np.float32([0.2, 1, 2.5])
+    slope = tx.grad(lambda a: special.gammainc(a, x).sum())
+    found = (tx.jit(slope) if jit else slope)(np.zeros(3, np.float32))
+    np.testing.assert_allclose(np.asarray(found), -scipy.special.exp1(x), 1e-4)

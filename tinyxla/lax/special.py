@@ -512,7 +512,8 @@ def _gamma_slope(share: int, name: str) -> Partial:
     """The derivative of a share by a."""
 
     def slope(a: Any, x: Any, error: float) -> Any:
-        return jvp(lambda a: _gamma_shares(a, x, error)[share], (a,), (tnp.ones_like(a),))[1]
+        inside = tnp.where(a == 0, 1e-60, a)  # at 0, where the shares are constants, the slope is the limit
+        return jvp(lambda a: _gamma_shares(a, x, error)[share], (inside,), (tnp.ones_like(a),))[1]
 
     @custom_jvp
     def by_differences(a: Any, x: Any) -> Any:

@@ -776,8 +776,9 @@ def poch(z: ArrayLike, m: ArrayLike) -> Array:
     24.0
     """
     first, second = _of_one_type("poch", z, m)
-    growth = tnp.exp(gammaln(first + second) - gammaln(first))
-    return tnp.where(second == 0, 1.0, gammasgn(first) * gammasgn(first + second) * growth)
+    growth = gammasgn(first) * gammasgn(first + second) * tnp.exp(gammaln(first + second) - gammaln(first))
+    at_pole = (first <= 0) & (first == tnp.floor(first))
+    return tnp.where((second == 0) & (at_pole | tnp.isnan(first) | tnp.isinf(first)), 1.0, growth)
 
 
 @replayed
