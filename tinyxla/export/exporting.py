@@ -23,6 +23,7 @@ from tinyxla.export.exported import (
 from tinyxla.export.layouts import layouts_of
 from tinyxla.hlo import Module
 from tinyxla.lax.values import platform_index
+from tinyxla.ops.linalg.lapack import STABLE_TARGETS
 from tinyxla.shapes import KeyType, element_type
 from tinyxla.shapes.symbolic import is_symbolic
 from tinyxla.text.mlir.ir import Attribute, ModuleOp, StringAttr, walk
@@ -227,7 +228,7 @@ def _flat(info: Any) -> tuple[tuple[ShapeDtypeStruct, ...], pytrees.TreeDef]:
 def _check_custom_calls(name: str, module: ModuleOp, checks: Sequence[DisabledSafetyCheck]) -> None:
     allowed = {check.is_custom_call() for check in checks}
     for target in _custom_calls(module):
-        if target not in allowed and not target.startswith(_SAFE_TARGETS):
+        if target not in allowed and target not in STABLE_TARGETS and not target.startswith(_SAFE_TARGETS):
             raise ArgumentError(
                 f"export of {name}: it calls {target!r}, which other programs need not know; if the reader does, "
                 f"export it with disabled_checks=[DisabledSafetyCheck.custom_call({target!r})]."

@@ -18,6 +18,7 @@ ops: Any = families.elementwise
 factorizations: Any = families.factorizations
 fourier: Any = families.fourier
 indexing_ops: Any = families.indexing
+lapack: Any = families.lapack
 linear_algebra: Any = families.linear_algebra
 movement: Any = families.movement
 reduction: Any = families.reduction

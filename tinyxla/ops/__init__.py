@@ -34,6 +34,7 @@ from tinyxla.ops.host import callback as callback, custom_call as custom_call, x
 from tinyxla.ops.linalg import (
     eigenvalues as eigenvalues,
     factorizations as factorizations,
+    lapack as lapack,
     linear_algebra as linear_algebra,
     linear_solve as linear_solve,
 )

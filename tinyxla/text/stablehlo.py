@@ -16,6 +16,7 @@ import numpy as np
 from tinyxla.errors import ArgumentError
 from tinyxla.hlo import Computation, Instruction, Module
 from tinyxla.ops import ops
+from tinyxla.ops.linalg import lapack
 from tinyxla.shapes import TOKEN, AnyShape, Shape, TupleShape
 from tinyxla.shapes.symbolic import has_symbolic, is_symbolic
 from tinyxla.shapes.symbolic_solving import System, system_of
@@ -511,6 +512,44 @@ def _custom_call(body: Body, x: Instruction, operands: list[Value]) -> list[Valu
     return body.of(x, "stablehlo.custom_call", operands, attributes)
 
 
+def _lapack(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
+    """A call of LAPACK, whose matrices are in columns; sizes that are symbolic follow the operands, for each result."""
+    a, routine = x.attributes, lapack.ROUTINES[x.attributes.routine]
+    inputs = [o.array_shape for o in x.operands]
+    sizes = lapack.sizes_of(a.routine, inputs)
+    options: Attributes = {
+        name: IntegerAttr(ord(letter), "ui8") for name, letter in lapack.options_of(a.routine, a.options).items()
+    }
+    if any(is_symbolic(sizes[letter]) for _, letter in routine.sizes):
+        raise ArgumentError(f"StableHLO: a call of {a.routine} with the symbolic size of {inputs[0]} has no form there.")
+    options |= {name: IntegerAttr(sizes[letter], "i32") for name, letter in routine.sizes}
+    batch = inputs[0].rank - len(routine.operands[0])
+    results = x.shape.elements if isinstance(x.shape, TupleShape) else (x.shape,)
+    attributes: Attributes = {
+        "call_target_name": StringAttr(lapack.target_of(a.routine, inputs[0].element_type).encode()),
+        "backend_config": StringAttr(b""),
+        "mhlo.backend_config": DictAttr(dict(sorted(options.items()))),
+        "operand_layouts": ArrayAttr(tuple(_columns_first(s, batch) for s in inputs)),
+        "result_layouts": ArrayAttr(tuple(_columns_first(s, batch) for s in results if isinstance(s, Shape))),
+    }
+    if has_symbolic_result(x):
+        vectors = [body.sizes.vector(s.dimensions) for s in results if isinstance(s, Shape)]
+        numbers = np.arange(len(operands), len(operands) + len(vectors))
+        attributes["indices_of_shape_operands"] = DenseAttr(numbers, TensorType((len(vectors),), "i64"))
+        one = DenseAttr(np.zeros(1, np.int64), TensorType((1,), "index"))
+        attributes["operand_layouts"] = ArrayAttr((*attributes["operand_layouts"].elements, *(one for _ in vectors)))
+        operands = [*operands, *vectors]
+    return body.of(x, "stablehlo.custom_call", operands, attributes)
+
+
+def _columns_first(shape: Shape, batch: int) -> DenseAttr:
+    """The layout, from the minor dimension on: matrices in columns, and the batch around them."""
+    order = list(range(shape.rank))[::-1]
+    if shape.rank == batch + 2:
+        order[:2] = order[1::-1]
+    return DenseAttr(np.array(order, np.int64), TensorType((shape.rank,), "index"))
+
+
 def _batch_norm(name: str) -> Rule:
     return _with(
         name, lambda x, a: {"epsilon": FloatAttr(a.epsilon, "f32"), "feature_index": IntegerAttr(a.feature_index)}
@@ -661,6 +700,7 @@ _RULES: dict[str, Rule] = {
     "call": _call,
     "topk": _top_k,
     "custom-call": _custom_call,
+    "lapack": _lapack,
     "batch-norm-training": _batch_norm("stablehlo.batch_norm_training"),
     "batch-norm-inference": _batch_norm("stablehlo.batch_norm_inference"),
     "batch-norm-grad": _batch_norm("stablehlo.batch_norm_grad"),

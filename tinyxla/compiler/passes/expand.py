@@ -7,6 +7,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from tinyxla.compiler.passes.canonicalize.ragged_dot import expand_ragged_dots
+from tinyxla.compiler.passes.lapack_forms import expand_factorizations
 from tinyxla.compiler.rewriter import Rewriter, rewrite
 from tinyxla.hlo import Computation, Instruction, map_computations
 from tinyxla.ops import Op, elementwise, ops
@@ -57,8 +58,9 @@ def expand_to_hlo(computation: Computation) -> Computation:
 
 
 def expand_to_stablehlo(computation: Computation) -> Computation:
-    """The same for StableHLO, which has no ragged dots: they become dots over all groups."""
-    return expand_ragged_dots(expand_to_hlo(computation))
+    """The same for StableHLO, which has neither ragged dots, which become dots over all groups, nor factorizations, which
+    become calls of LAPACK."""
+    return expand_factorizations(expand_ragged_dots(expand_to_hlo(computation)))
 
 
 def expand_if(computation: Computation, wanted: Callable[[Instruction], bool]) -> Computation:

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
-from tinyxla import lax, numpy
+from tinyxla import lax
 from tinyxla.errors import ArgumentError, InconclusiveDimensionOperation
 from tinyxla.ops.host import custom_call as registered
+from tinyxla.ops.linalg import lapack, linear_algebra
 from tinyxla.ops.op import ops
 from tinyxla.shapes import Shape, TupleShape, element_type
 from tinyxla.shapes.window import WindowDimension
@@ -44,9 +46,9 @@ def custom_call(context: Context, *operands: Any) -> Any:
         return handlers[target](*operands, **handler_arguments(context, "mhlo.backend_config", "backend_config"))
     if target in _KNOWN:
         return _KNOWN[target](context, *operands)
-    routine = target.removeprefix("lapack_").removesuffix("_ffi")
-    if target.startswith("lapack_") and routine[1:] in _LAPACK:
-        return _LAPACK[routine[1:]](context, *operands)
+    routine = lapack.routine_of(target)
+    if routine is not None:
+        return _lapack(context, routine, operands)
     if target in registered.targets:
         shapes = context.result_shapes
         return ops["custom-call"](
@@ -82,123 +84,89 @@ def handler_arguments(context: Context, *names: str) -> dict[str, Any]:
     return {}
 
 
-def _option(context: Context, name: str) -> str:
-    """An option of LAPACK, which is the code of a letter."""
-    return chr(context.inner("mhlo.backend_config").integer(name))
-
-
-def _info(context: Context, number: int) -> Any:
-    """That all went well: zeros."""
-    shape = context.result_shapes[number]
-    return ops["broadcast"](constant(np.zeros((), shape.dtype)), sizes=shape.dimensions, dimensions=())
-
-
 # --- LAPACK, of batches of matrices -----------------------------------------------------------------------------------
 
 
-def _potrf(context: Context, x: Any) -> Any:
-    return lax.linalg.cholesky(_lower(x, _option(context, "uplo")), symmetrize_input=False), _info(context, 1)
+def _lapack(context: Context, routine: str, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The results of a call of LAPACK: by functions that have derivatives, if there are such. What these do not give, as
+    `info`, is zero."""
+    settings = context.inner("mhlo.backend_config")
+    options = tuple(chr(settings.integer(name)) for name in lapack.ROUTINES[routine].options)
+    given = operands[: len(lapack.ROUTINES[routine].operands)]  # sizes of results may follow
+    function = _DIFFERENTIABLE.get(routine)
+    if function is None:
+        return lapack.lapack(*given, routine=routine, options=options)
+    results = function(lapack.options_of(routine, options), *given)
+    shapes = lapack.results_of(routine, options, [Shape.of(x) for x in given])
+    return tuple(_zeros(s) if x is None else x for x, s in zip_longest(results, shapes))
 
 
-def _lower(x: Any, uplo: str) -> Any:
-    return x if uplo == "L" else lax.conj(_swapped(x)) if x.dtype.kind == "c" else _swapped(x)
+def _zeros(shape: Shape) -> Any:
+    return ops["broadcast"](constant(np.zeros((), shape.dtype)), sizes=shape.dimensions, dimensions=())
 
 
-def _swapped(x: Any) -> Any:
-    return lax.transpose(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+def _potrf(options: dict[str, str], x: Any) -> Any:
+    lower = x if options["uplo"] == "L" else linear_algebra.adjoint(x)
+    return (lax.linalg.cholesky(lower, symmetrize_input=False),)
 
 
-def _trsm(context: Context, a: Any, b: Any) -> Any:
-    transpose = {"N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}[_option(context, "trans_x")]
-    return ops["triangular-solve"](
+def _trsm(options: dict[str, str], a: Any, b: Any) -> Any:
+    found = ops["triangular-solve"](
         a,
         b,
-        left_side=_option(context, "side") == "L",
-        lower=_option(context, "uplo") == "L",
-        unit_diagonal=_option(context, "diag") == "U",
-        transpose_a=transpose,
+        left_side=options["side"] == "L",
+        lower=options["uplo"] == "L",
+        unit_diagonal=options["diag"] == "U",
+        transpose_a=lapack.TRANSPOSED[options["trans_x"]],
     )
+    return (found,)
 
 
-def _getrf(context: Context, x: Any) -> Any:
+def _getrf(options: dict[str, str], x: Any) -> Any:
     factors, pivots, _ = lax.linalg.lu(x)
-    return factors, lax.add(pivots, lax.full_like(pivots, 1)), _info(context, 2)
+    return factors, lax.add(pivots, lax.full_like(pivots, 1))
 
 
-def _geqrf(context: Context, x: Any) -> Any:
-    columns, taus = numpy.linalg.qr(x, mode="raw")
-    return _swapped(columns), taus
+def _orgqr(options: dict[str, str], x: Any, taus: Any) -> Any:
+    return (lax.linalg.householder_product(x, taus),)
 
 
-def _orgqr(context: Context, x: Any, taus: Any) -> Any:
-    return lax.linalg.householder_product(x, taus)
+def _gesdd(options: dict[str, str], x: Any) -> Any:
+    if options["mode"] == "N":
+        return x, lax.linalg.svd(x, compute_uv=False)
+    u, s, vh = lax.linalg.svd(x, full_matrices=options["mode"] == "A")
+    return x, s, u, vh
 
 
-def _gesdd(context: Context, x: Any) -> Any:
-    mode = _option(context, "mode")
-    if mode == "N":
-        s = lax.linalg.svd(x, compute_uv=False)
-        u, vh = (_info(context, k) for k in (2, 3))
-    else:
-        u, s, vh = lax.linalg.svd(x, full_matrices=mode == "A")
-    return x, s, u, vh, _info(context, 4)
+def _syevd(options: dict[str, str], x: Any) -> Any:
+    return lax.linalg.eigh(x, lower=options["uplo"] == "L", symmetrize_input=False)
 
 
-def _syevd(context: Context, x: Any) -> Any:
-    lower = _option(context, "uplo") == "L"
-    v, w = lax.linalg.eigh(x, lower=lower, symmetrize_input=False)
-    return v, w, _info(context, 2)
+def _geev(options: dict[str, str], x: Any) -> Any:
+    left, right = (options[f"compute_{side}"] == "V" for side in ("left", "right"))
+    w, *found = lax.linalg.eig(x, compute_left_eigenvectors=left, compute_right_eigenvectors=right)
+    numbers = [w] if x.dtype.kind == "c" else [lax.real(w), lax.imag(w)]
+    return *numbers, found.pop(0) if left else None, found.pop(0) if right else None
 
 
-def _geev(context: Context, x: Any) -> Any:
-    left, right = (_option(context, f"compute_{side}") == "V" for side in ("left", "right"))
-    found = list(lax.linalg.eig(x, compute_left_eigenvectors=left, compute_right_eigenvectors=right))
-    w = found.pop(0)
-    real = [w] if x.dtype.kind == "c" else [lax.real(w), lax.imag(w)]
-    count = len(real)
-    vl = found.pop(0) if left else _info(context, count)
-    vr = found.pop(0) if right else _info(context, count + 1)
-    return (*real, vl, vr, _info(context, count + 2))
-
-
-def _gees(context: Context, x: Any) -> Any:
-    t, z = lax.linalg.schur(x)
-    rest = tuple(_info(context, k) for k in range(2, len(context.result_shapes)))
-    return (t, z, *rest)
-
-
-def _gehrd(context: Context, x: Any) -> Any:
-    return (*lax.linalg.hessenberg(x), _info(context, 2))
-
-
-def _sytrd(context: Context, x: Any) -> Any:
-    return (*lax.linalg.tridiagonal(x, lower=_option(context, "uplo") == "L"), _info(context, 4))
-
-
-def _gtsv(context: Context, lower: Any, diagonal: Any, upper: Any, b: Any) -> Any:
+def _gtsv(options: dict[str, str], lower: Any, diagonal: Any, upper: Any, b: Any) -> Any:
     n, last = diagonal.shape[-1], diagonal.ndim - 1
     sides = [lower, upper]
     if lower.shape[-1] == n - 1:
         zero = lax.full_like(lax.slice_in_dim(diagonal, 0, 1, axis=-1), 0)
         sides = [lax.concatenate([zero, lower], last), lax.concatenate([upper, zero], last)]
-    return lower, diagonal, upper, lax.linalg.tridiagonal_solve(sides[0], diagonal, sides[1], b), _info(context, 4)
+    return lower, diagonal, upper, lax.linalg.tridiagonal_solve(sides[0], diagonal, sides[1], b)
 
 
-_LAPACK: dict[str, Handler] = {
+_DIFFERENTIABLE: dict[str, Handler] = {
     "potrf": _potrf,
     "trsm": _trsm,
     "getrf": _getrf,
-    "geqrf": _geqrf,
     "orgqr": _orgqr,
-    "ungqr": _orgqr,
     "gesdd": _gesdd,
+    "gesvd": _gesdd,
     "syevd": _syevd,
-    "heevd": _syevd,
     "geev": _geev,
-    "gees": _gees,
-    "gehrd": _gehrd,
-    "sytrd": _sytrd,
-    "hetrd": _sytrd,
     "gtsv": _gtsv,
 }
 
