@@ -280,8 +280,9 @@ def test_fields_of_an_exported_function() -> None:
     again = export.deserialize(exported.serialize())
     for name in ("fun_name", "in_tree", "out_tree", "platforms", "module_kept_var_idx", "calling_convention_version"):
         assert getattr(again, name) == getattr(exported, name)
-    assert str(again.in_avals) == str(exported.in_avals)
-    assert "func.func public @main(%arg0: tensor<?x4xf32>, %arg1: tensor<f32>)" in again.mlir_module()
+    assert exported.in_avals[1].weak_type
+    assert str(again.in_avals) == str(tuple(t.update(weak_type=False) for t in exported.in_avals))
+    assert "%arg1: tensor<?x4xf32>, %arg2: tensor<f32>)" in again.mlir_module()  # %arg0 is the platform's number
     assert exported.mlir_module_serialized.startswith(b"ML\xefR")
 
 
@@ -391,8 +392,9 @@ def test_platform_dependent_functions_are_those_of_the_platforms_of_the_program(
         assert "stablehlo.cosine" in export.export(f, platforms=platforms)(1.0).mlir_module()
         assert "stablehlo.negate" in export.export(f, platforms=platforms)(1.0).vjp().mlir_module()  # of -sin
     assert "stablehlo.sine" in export.export(f, platforms=["cpu", "cuda"])(1.0).mlir_module()
-    with pytest.raises(PlatformError, match="there are different functions for cpu and tpu"):
-        export.export(f, platforms=["cpu", "tpu"])(1.0).vjp()
+    derivative = export.export(f, platforms=["cpu", "tpu"])(1.0).vjp()
+    close(derivative.call(1.0, 2.0), (2 * np.cos(np.float32(1)),))
+    close(stablehlo.Program(derivative.module).main(np.int32(1), 1.0, 2.0), -2 * np.sin(np.float32(1)))
     assert float(f(0.0)) == 0
 
 
@@ -575,14 +577,14 @@ def test_bytes_that_are_changed_on_purpose_are_refused() -> None:
     import hashlib
 
     data = bytes(export.export(tx.jit(lambda x: x @ x.T))(batch()).serialize())
-    body = data[48:]
+    body = data[:-32]
     choices = python_random.Random(2)
     refused = 0
     for _ in range(200):
         at = choices.randrange(len(body))
         changed = bytes([*body[:at], choices.randrange(256), *body[at + 1 :]])
         try:
-            export.deserialize(data[:16] + hashlib.sha256(changed).digest() + changed).call(rows(2))
+            export.deserialize(changed + hashlib.sha256(changed).digest()).call(rows(2))
         except TinyxlaError:
             refused += 1
     assert refused > 100

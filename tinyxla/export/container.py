@@ -1,14 +1,13 @@
-"""The bytes of an exported function: a header in JSON, the program, and derivatives.
+"""The bytes of an exported function: an artifact of `jax.export`, and behind it what such artifacts do not have.
 
-    magic           16 bytes
-    checksum        32 bytes, SHA-256 of all that follows
-    version         4 bytes, little-endian
-    header          its length in 4 bytes, and JSON in UTF-8
-    program         its length in 8 bytes, and a portable artifact of StableHLO or text in UTF-8
-    derivative      its length in 8 bytes, and another such container; of length 0 if there is none
+    artifact        a FlatBuffer (`tinyxla.stablehlo.bytecode.exported`), with an identifier in its bytes 4 to 8
+    additions       JSON in UTF-8: constraints of symbolic dimensions and where arrays are, for the function and each of
+                    its derivatives
+    length          of the additions in 4 bytes, little-endian
+    checksum        32 bytes, SHA-256 of all that precedes
 
-Nothing in it is executed when it is read; damaged bytes do not have the checksum. Artifacts of `jax.export` are read,
-too: they are told by the magic number of their own.
+`jax.export.deserialize` reads the artifact and passes the others by; artifacts without the identifier, which are
+JAX's, have none. Nothing is executed when they are read.
 """
 
 from __future__ import annotations
@@ -16,16 +15,15 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Sequence
 from typing import Any
 
 from tinyxla.api.functions import ShapeDtypeStruct
 from tinyxla.errors import ArgumentError, BytecodeError, DTypeError, TinyxlaError
 from tinyxla.export.exported import DisabledSafetyCheck, Exported
 from tinyxla.export.exporting import no_derivative
-from tinyxla.export.layouts import Layouts
+from tinyxla.export.layouts import Layouts, layouts_of_artifact
 from tinyxla.export.symbols import SymbolicScope
-from tinyxla.export.trees import tree_from_json, tree_of_artifact, tree_to_json
+from tinyxla.export.trees import read_tree, written_tree
 from tinyxla.shapes import KEY_TYPES, element_type
 from tinyxla.shapes.symbolic_text import parse_dimensions
 from tinyxla.stablehlo import bytecode
@@ -33,8 +31,6 @@ from tinyxla.text.mlir.assembly import parse_module
 from tinyxla.text.mlir.ir import ModuleOp
 from tinyxla.tracing.promotion import float0
 
-_MAGIC = b"tinyxla exported"
-_VERSION = 1
 _MAX_ORDERS = 10
 _KEYS = {t.name: t for t in KEY_TYPES.values()}
 
@@ -43,36 +39,56 @@ def serialized(exported: Exported, vjp_order: Any) -> bytearray:
     """The bytes of an exported function, with so many derivatives."""
     if not isinstance(vjp_order, int) or not 0 <= vjp_order <= _MAX_ORDERS:
         raise ArgumentError(f"serialize: vjp_order is an integer from 0 to {_MAX_ORDERS}, but is {vjp_order!r}.")
-    header = json.dumps(_header(exported)).encode()
-    program = exported.mlir_module_serialized
-    derivative = bytes(serialized(exported.vjp(), vjp_order - 1)) if vjp_order else b""
-    sections = (struct.pack("<II", _VERSION, len(header)), header, struct.pack("<Q", len(program)), program)
-    body = b"".join((*sections, struct.pack("<Q", len(derivative)), derivative))
-    return bytearray(_MAGIC + hashlib.sha256(body).digest() + body)
+    functions = [exported]
+    for _ in range(vjp_order):
+        functions.append(functions[-1].vjp())
+    written: bytecode.Exported | None = None
+    for function in reversed(functions):
+        written = _artifact(function, written)
+    assert written is not None, "there is the function itself"
+    additions = json.dumps([_additions(function) for function in functions]).encode()
+    body = bytecode.write_exported(written) + additions + struct.pack("<I", len(additions))
+    return bytearray(body + hashlib.sha256(body).digest())
 
 
-def _header(exported: Exported) -> dict[str, Any]:
+def _artifact(exported: Exported, vjp: bytecode.Exported | None) -> bytecode.Exported:
+    in_shardings, out_shardings = (
+        ((None,) * len(exported.in_avals), (None,) * len(exported.out_avals))
+        if exported.layouts is None
+        else exported.layouts.shardings()
+    )
+    return bytecode.Exported(
+        function_name=exported.fun_name,
+        in_tree=written_tree(exported.in_tree),
+        in_avals=tuple(map(_written, exported.in_avals)),
+        out_tree=written_tree(exported.out_tree),
+        out_avals=tuple(map(_written, exported.out_avals)),
+        nr_devices=exported.nr_devices,
+        in_shardings=in_shardings,
+        out_shardings=out_shardings,
+        platforms=exported.platforms,
+        ordered_effects=(),
+        unordered_effects=(),
+        disabled_checks=tuple(map(str, exported.disabled_safety_checks)),
+        mlir_module_serialized=exported.mlir_module_serialized,
+        calling_convention_version=exported.calling_convention_version,
+        module_kept_var_idx=exported.module_kept_var_idx,
+        uses_global_constants=exported.uses_global_constants,
+        vjp=vjp,
+    )
+
+
+def _written(t: ShapeDtypeStruct) -> bytecode.Aval:
+    name = "float0" if t.dtype == float0 else t.dtype.name
+    return bytecode.Aval(tuple(map(str, t.shape)), name, "device")
+
+
+def _additions(exported: Exported) -> dict[str, Any]:
     scope = exported._system.scope  # pyright: ignore[reportPrivateUsage]
     return {
-        "fun_name": exported.fun_name,
-        "in_tree": tree_to_json(exported.in_tree),
-        "in_avals": [_written(t) for t in exported.in_avals],
-        "out_tree": tree_to_json(exported.out_tree),
-        "out_avals": [_written(t) for t in exported.out_avals],
         "constraints": [] if scope is None else scope.texts,
-        "platforms": exported.platforms,
-        "nr_devices": exported.nr_devices,
         "layouts": None if exported.layouts is None else exported.layouts.to_json(),
-        "module_kept_var_idx": exported.module_kept_var_idx,
-        "calling_convention_version": exported.calling_convention_version,
-        "takes_platform": exported.takes_platform,
-        "disabled_checks": [str(check) for check in exported.disabled_safety_checks],
     }
-
-
-def _written(t: ShapeDtypeStruct) -> list[Any]:
-    name = "float0" if t.dtype == float0 else t.dtype.name
-    return [", ".join(map(str, t.shape)), name, t.weak_type]
 
 
 def deserialize(blob: Any) -> Exported:
@@ -99,67 +115,37 @@ def deserialize(blob: Any) -> Exported:
     if not isinstance(blob, bytes | bytearray | memoryview):
         raise ArgumentError(f"deserialize takes bytes, but got {type(blob).__name__}.")
     data = bytes(blob)
-    if data.startswith(_MAGIC):
-        return _read(data)
-    return _of_artifact(bytecode.read_exported(data))
-
-
-def _read(data: bytes) -> Exported:
-    start = len(_MAGIC) + 32
-    body = data[start:]
-    if hashlib.sha256(body).digest() != data[len(_MAGIC) : start]:
-        raise BytecodeError("the exported function is damaged: its checksum is another one", len(_MAGIC))
+    additions: Any = []
+    if data[4:8] == bytecode.IDENTIFIER:
+        data, additions = _with_additions(data)
+    found = bytecode.read_exported(data)
     try:
-        version, size = struct.unpack_from("<II", body)
-        if version > _VERSION:
-            raise BytecodeError(f"its version is {version}, but this library reads up to {_VERSION}; update it", start)
-        header, at = _section(body, 8, size)
-        program, at = _section(body, at + 8, *struct.unpack_from("<Q", body, at))
-        derivative, at = _section(body, at + 8, *struct.unpack_from("<Q", body, at))
-        fields = json.loads(header)
-        if at != len(body) or not isinstance(fields, dict):
-            raise BytecodeError("an exported function has bytes after its end, or no header", start + at)
-        return _of_fields(fields, _module(program), derivative)
+        return _exported(found, additions)
     except TinyxlaError:
         raise
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, struct.error) as error:
-        raise BytecodeError(f"an exported function is not as it is written here: {error}", start) from None
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
+        raise BytecodeError(f"an exported function is not as it is written: {error}", 0) from None
+
+
+def _with_additions(data: bytes) -> tuple[bytes, Any]:
+    """The artifact of what is written here, and its additions."""
+    body = data[:-32]
+    if len(body) < 12 or hashlib.sha256(body).digest() != data[-32:]:
+        raise BytecodeError("the exported function is damaged: its checksum is another one", len(body))
+    (size,) = struct.unpack("<I", body[-4:])
+    if size > len(body) - 12:
+        raise BytecodeError("an exported function ends early", len(body))
+    try:
+        found = json.loads(body[-4 - size : -4])
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, list) or not all(isinstance(x, dict) for x in found):
+        raise BytecodeError("an exported function has no list behind its artifact", len(body) - size)
+    return body[: -4 - size], found
 
 
 def _module(program: bytes) -> ModuleOp:
     return bytecode.read(program) if program.startswith(bytecode.MAGIC) else parse_module(program.decode())
-
-
-def _section(body: bytes, at: int, size: int) -> tuple[bytes, int]:
-    if at + size > len(body):
-        raise BytecodeError("an exported function ends early", at)
-    return body[at : at + size], at + size
-
-
-def _of_fields(fields: dict[str, Any], module: ModuleOp, derivative: bytes) -> Exported:
-    scope = SymbolicScope(fields["constraints"])
-    in_avals, out_avals = (
-        tuple(_aval(*row, scope=scope) for row in fields[name]) for name in ("in_avals", "out_avals")
-    )
-    in_tree, out_tree = (tree_from_json(fields[name]) for name in ("in_tree", "out_tree"))
-    return _checked(
-        Exported(
-            fun_name=str(fields["fun_name"]),
-            in_tree=in_tree,
-            in_avals=in_avals,
-            out_tree=out_tree,
-            out_avals=out_avals,
-            platforms=tuple(map(str, fields["platforms"])),
-            module_kept_var_idx=tuple(map(int, fields["module_kept_var_idx"])),
-            module=module,
-            disabled_safety_checks=_checks(fields["disabled_checks"]),
-            nr_devices=int(fields["nr_devices"]),
-            layouts=_layouts(fields.get("layouts"), len(in_avals), len(out_avals)),
-            calling_convention_version=int(fields["calling_convention_version"]),
-            takes_platform=bool(fields["takes_platform"]),
-            get_vjp=(lambda _: _read(derivative)) if derivative else None,
-        )
-    )
 
 
 def _layouts(given: Any, inputs: int, outputs: int) -> Layouts | None:
@@ -177,7 +163,7 @@ def _checked(exported: Exported) -> Exported:
     main = exported.module.functions.get("main")
     if (exported.in_tree.num_leaves, exported.out_tree.num_leaves) != counts or main is None:
         raise BytecodeError("an exported function has a type for each leaf of its arguments and results, and @main", 0)
-    takes = len(main.type.inputs) - exported.takes_platform
+    takes = len(main.type.inputs) - (len(exported.platforms) > 1)
     some = sum(t.dtype != float0 for t in exported.out_avals)
     if (
         any(not 0 <= k < counts[0] for k in kept)
@@ -188,53 +174,43 @@ def _checked(exported: Exported) -> Exported:
     return exported
 
 
-def _checks(names: Sequence[str]) -> tuple[DisabledSafetyCheck, ...]:
-    return tuple(DisabledSafetyCheck(str(name)) for name in names)
-
-
-def _aval(shape: str, dtype: str, weak_type: bool = False, *, scope: SymbolicScope) -> ShapeDtypeStruct:
-    dimensions = parse_dimensions(shape, scope, None, "The shape")
-    if dtype == "float0":
+def _aval(t: bytecode.Aval, scope: SymbolicScope) -> ShapeDtypeStruct:
+    dimensions = parse_dimensions(", ".join(t.shape), scope, None, "The shape")
+    if t.dtype == "float0":
         return no_derivative(ShapeDtypeStruct(dimensions, "bool"))
-    if dtype.startswith("key<"):
-        if dtype not in _KEYS:
-            raise DTypeError(f"deserialize: there are no keys of the type {dtype} here.")
-        return ShapeDtypeStruct(dimensions, _KEYS[dtype])
-    return ShapeDtypeStruct(dimensions, element_type(dtype).dtype, weak_type=bool(weak_type))
+    if t.dtype.startswith("key<"):
+        if t.dtype not in _KEYS:
+            raise DTypeError(f"deserialize: there are no keys of the type {t.dtype} here.")
+        return ShapeDtypeStruct(dimensions, _KEYS[t.dtype])
+    return ShapeDtypeStruct(dimensions, element_type(t.dtype).dtype)
 
 
-def _of_artifact(given: bytecode.Exported) -> Exported:
-    """An artifact of `jax.export`."""
+def _exported(given: bytecode.Exported, additions: list[dict[str, Any]]) -> Exported:
+    """The function of an artifact, with the additions for it and its derivatives, if there are such."""
     effects = (*given.ordered_effects, *given.unordered_effects)
     if effects:
         raise ArgumentError(
             f"deserialize: {given.function_name} has effects ({', '.join(effects)}), calls of Python, which cannot be "
             "run from an artifact; export it without them."
         )
-    if given.nr_devices != 1:
-        raise ArgumentError(
-            f"deserialize: {given.function_name} was exported for {given.nr_devices} devices, but there is one here."
-        )
-    scope = SymbolicScope()
-    in_avals, out_avals = (
-        tuple(_aval(", ".join(t.shape), t.dtype, scope=scope) for t in avals)
-        for avals in (given.in_avals, given.out_avals)
-    )
+    own: dict[str, Any] = additions[0] if additions else {}
+    scope = SymbolicScope(own.get("constraints", ()))
+    in_avals, out_avals = (tuple(_aval(t, scope) for t in avals) for avals in (given.in_avals, given.out_avals))
     inner = given.vjp
     return _checked(
         Exported(
             fun_name=given.function_name,
-            in_tree=tree_of_artifact(given.in_tree),
+            in_tree=read_tree(given.in_tree),
             in_avals=in_avals,
-            out_tree=tree_of_artifact(given.out_tree),
+            out_tree=read_tree(given.out_tree),
             out_avals=out_avals,
             platforms=given.platforms,
             module_kept_var_idx=given.module_kept_var_idx,
-            module=bytecode.read(given.mlir_module_serialized),
-            disabled_safety_checks=_checks(given.disabled_checks),
+            module=_module(given.mlir_module_serialized),
+            disabled_safety_checks=tuple(map(DisabledSafetyCheck, given.disabled_checks)),
             nr_devices=given.nr_devices,
+            layouts=_layouts(own["layouts"], len(in_avals), len(out_avals)) if own else layouts_of_artifact(given),
             calling_convention_version=given.calling_convention_version,
-            takes_platform=len(given.platforms) > 1,
-            get_vjp=(lambda _: _of_artifact(inner)) if inner is not None else None,
+            get_vjp=(lambda _: _exported(inner, additions[1:])) if inner is not None else None,
         )
     )

@@ -144,7 +144,6 @@ class Exported:
     nr_devices: int = 1
     layouts: Layouts | None = None
     calling_convention_version: int = maximum_supported_calling_convention_version
-    takes_platform: bool = False  # whether `@main` takes the number of the platform first
     get_vjp: Callable[[Exported], Exported] | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
@@ -188,8 +187,8 @@ class Exported:
 
     @property
     def uses_global_constants(self) -> bool:
-        """Whether the program has symbolic dimensions."""
-        return bool(self._system.variables)
+        """Whether the program has symbolic dimensions, or takes the number of the platform."""
+        return bool(self._system.variables) or self._takes_platform
 
     @property
     def in_shardings_hlo(self) -> tuple[None, ...]:
@@ -257,6 +256,11 @@ class Exported:
         """There are none."""
         return ()
 
+    @property
+    def _takes_platform(self) -> bool:
+        """Whether `@main` takes the number of the platform first."""
+        return len(self.platforms) > 1
+
     @functools.cached_property
     def _program(self) -> Program:
         return Program(self.module)
@@ -311,14 +315,14 @@ class Exported:
         if self.layouts is not None:
             mesh, arrays = self.layouts.placed_arguments(self.fun_name, arrays)
         given = [words_of(arrays[k]) for k in self.module_kept_var_idx]
-        platform = [self._platform_index()] if self.takes_platform else []
+        platform = [self._platform_index()] if self._takes_platform else []
         results = self._program.main(*platform, *given)
         return self._result(results if isinstance(results, tuple) else (results,), variables, mesh)
 
     def _check_platform(self) -> None:
         is_checked = DisabledSafetyCheck.platform() not in self.disabled_safety_checks
         for platform in config.lowering_platforms:
-            if platform not in self.platforms and (is_checked or self.takes_platform):
+            if platform not in self.platforms and (is_checked or self._takes_platform):
                 runs = "runs on a CPU" if platform == "cpu" else f"is part of a program for {platform}"
                 raise ExportedPlatformError(
                     f"{self.fun_name} was exported for the platforms {', '.join(self.platforms)}, but {runs} here; "
@@ -356,7 +360,7 @@ class Exported:
                 found.append(np.zeros([size_of(n, variables) for n in t.shape], float0))
                 continue
             x = next(values)
-            found.append(of_words(t.dtype, (x,)) if isinstance(t.dtype, KeyType) else x)
+            found.append(of_words(t.dtype, (x,)) if isinstance(t.dtype, KeyType) else x.with_weak_type(t.weak_type))
         if self.layouts is not None:
             found = self.layouts.placed_results(self.fun_name, mesh, found)
         return pytrees.unflatten(self.out_tree, found)

@@ -26,7 +26,7 @@ from tinyxla.lax.values import platform_index
 from tinyxla.ops.linalg.lapack import STABLE_TARGETS
 from tinyxla.shapes import KeyType, element_type
 from tinyxla.shapes.symbolic import is_symbolic
-from tinyxla.text.mlir.ir import Attribute, ModuleOp, StringAttr, walk
+from tinyxla.text.mlir.ir import FunctionType, ModuleOp, StringAttr, TensorType, Value, walk
 from tinyxla.text.stablehlo import module_op
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.config import config, setting
@@ -101,13 +101,14 @@ def export(
         _check_scopes(fun_jit, args, kwargs)
         in_tree = pytrees.flatten_shown(fun_jit._split(args, kwargs)[:2])[1]  # pyright: ignore[reportPrivateUsage]
         function = _static_free(args, kwargs, in_tree, fun_jit)
-        with _lowering_for(chosen):
-            try:
-                lowered = fun_jit.trace(*args, **kwargs).lower()
-            except PlatformsDifferError:
-                made = _with_platform_index(fun_jit, args, kwargs, function, in_tree, chosen, checks)
-            else:
-                made = exported_program(lowered, chosen, checks)
+        lowered, module = _lowered(
+            lambda: fun_jit.trace(*args, **kwargs).lower(),
+            lambda *leaves: function(leaves),
+            pytrees.flatten_shown(fun_jit._split(args, kwargs)[:2])[0],  # pyright: ignore[reportPrivateUsage]
+            chosen,
+            name_of(fun_jit),
+        )
+        made = _program_of(lowered, module, in_tree, chosen, checks)
         return replace(made, get_vjp=lambda made: vjp_of(made, function))
 
     return exported
@@ -119,36 +120,55 @@ def _lowering_for(platforms: tuple[str, ...]) -> contextlib.AbstractContextManag
     return contextlib.nullcontext() if is_here else setting("lowering_platforms", platforms)
 
 
-def _with_platform_index(
-    fun_jit: Jitted[..., Any],
-    args: Any,
-    kwargs: Any,
-    function: Callable[[Sequence[Any]], Any],
-    in_tree: pytrees.TreeDef,
+def _lowered(
+    lower: Callable[[], Lowered],
+    function: Callable[..., Any],
+    types: Sequence[Any],
     platforms: tuple[str, ...],
-    checks: tuple[DisabledSafetyCheck, ...],
-) -> Exported:
-    """The program of a function that is not the same for all platforms; it takes the number of the platform first."""
+    name: str,
+) -> tuple[Lowered, ModuleOp]:
+    """The program of a function of arrays for platforms; if these are several, it takes the number of the platform
+    first. If the function is not the same for all of them, it is traced with that number."""
 
-    def program(index: Any, *leaves: Any) -> Any:
+    def program(index: Any, *arrays: Any) -> Any:
         with platform_index(index):
-            return function(leaves)
+            return function(*arrays)
 
-    program.__name__ = name_of(fun_jit)
-    leaves = pytrees.flatten_shown(fun_jit._split(args, kwargs)[:2])[0]  # pyright: ignore[reportPrivateUsage]
-    lowered = jit(program).trace(ShapeDtypeStruct((), "int32"), *leaves).lower()
-    made = exported_program(lowered, platforms, checks)
-    if made.layouts is not None:
-        raise PlatformsDifferError(
-            f"export of {made.fun_name}: a program of several devices has one function for all platforms; export it "
-            "for each platform by itself."
+    program.__name__ = name
+    takes_index = False
+    with _lowering_for(platforms):
+        try:
+            lowered = lower()
+        except PlatformsDifferError:
+            takes_index = True
+            lowered = jit(program).trace(ShapeDtypeStruct((), "int32"), *types).lower()
+            if layouts_of(lowered._program) is not None:  # pyright: ignore[reportPrivateUsage]
+                raise PlatformsDifferError(
+                    f"export of {name}: a program of several devices has one function for all platforms; export it for "
+                    "each platform by itself."
+                ) from None
+    module = _module(lowered)
+    _check_lapack(name, module, platforms)
+    if len(platforms) > 1:
+        main = module.functions["main"]
+        if not takes_index:
+            index = Value(TensorType((), "i32"))
+            main.body.block.arguments.insert(0, index)
+            main.type = FunctionType((index.type, *main.type.inputs), main.type.results)
+            main.argument_attributes = [{}, *main.argument_attributes] if main.argument_attributes else []
+        others = list(main.argument_attributes)[1:] or [{} for _ in main.type.inputs[1:]]
+        main.argument_attributes = [{"jax.global_constant": StringAttr(b"_platform_index")}, *others]
+    return lowered, module
+
+
+def _check_lapack(name: str, module: ModuleOp, platforms: Sequence[str]) -> None:
+    """Refuse calls of LAPACK in programs for other platforms than CPUs."""
+    called = next((target for target in _custom_calls(module) if target.startswith("lapack_")), None)
+    if called is not None and set(platforms) != {"cpu"}:
+        raise ArgumentError(
+            f"export of {name}: it calls {called!r}, which there is on CPUs alone, but its platforms are "
+            f'{list(platforms)}; export it with platforms=["cpu"].'
         )
-    main = made.module.functions["main"]
-    name: dict[str, Attribute] = {"jax.global_constant": StringAttr(b"_platform_index")}
-    main.argument_attributes = [name, *(list(main.argument_attributes)[1:] or [{} for _ in leaves])]
-    in_avals = made.in_avals[1:]
-    kept = tuple(range(len(in_avals)))
-    return replace(made, in_tree=in_tree, in_avals=in_avals, module_kept_var_idx=kept, takes_platform=True)
 
 
 def _asked_version() -> int:
@@ -162,13 +182,22 @@ def _asked_version() -> int:
     return version
 
 
-def exported_program(
-    stage: Lowered | Compiled, platforms: tuple[str, ...], checks: tuple[DisabledSafetyCheck, ...] = ()
-) -> Exported:
+def exported_program(stage: Lowered | Compiled, platforms: tuple[str, ...]) -> Exported:
     """A program without a derivative."""
-    in_avals, in_tree = _flat(stage.argument_types)
+    return _program_of(stage, _module(stage), _flat(stage.argument_types)[1], platforms, ())
+
+
+def _program_of(
+    stage: Lowered | Compiled,
+    module: ModuleOp,
+    in_tree: pytrees.TreeDef,
+    platforms: tuple[str, ...],
+    checks: tuple[DisabledSafetyCheck, ...],
+) -> Exported:
+    """A program without a derivative, of the last of its arguments, which have that structure."""
+    in_avals = _flat(stage.argument_types)[0]
+    in_avals = in_avals[len(in_avals) - in_tree.num_leaves :]
     out_avals, out_tree = _flat(stage.out_info)
-    module = _module(stage)
     layouts = layouts_of(stage._program)  # pyright: ignore[reportPrivateUsage]
     _check_custom_calls(stage.fun_name, module, checks)
     return Exported(
@@ -287,8 +316,10 @@ def vjp_of(exported: Exported, function: Callable[[Sequence[Any]], Any]) -> Expo
     out_avals = tuple(t if has_derivative(t) else no_derivative(t) for t in strong)
     kept = tuple(k for k, t in enumerate(in_avals) if t.dtype != float0)
     pullback.__name__ = f"vjp_{exported.fun_name}"
-    with _lowering_for(exported.platforms):
-        lowered = jit(pullback).trace(*(in_avals[k] for k in kept)).lower()
+    types = [in_avals[k] for k in kept]
+    _, module = _lowered(
+        lambda: jit(pullback).trace(*types).lower(), pullback, types, exported.platforms, pullback.__name__
+    )
     return Exported(
         fun_name=pullback.__name__,
         in_tree=pytrees.flatten_shown((in_avals, {}))[1],
@@ -297,7 +328,7 @@ def vjp_of(exported: Exported, function: Callable[[Sequence[Any]], Any]) -> Expo
         out_avals=out_avals,
         platforms=exported.platforms,
         module_kept_var_idx=kept,
-        module=_module(lowered),
+        module=module,
         disabled_safety_checks=exported.disabled_safety_checks,
         nr_devices=exported.nr_devices,
         layouts=None if exported.layouts is None else exported.layouts.of_derivative(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -9,8 +10,9 @@ from tinyxla.api.programs import PartitionedProgram, Program
 from tinyxla.errors import ArgumentError, BytecodeError
 from tinyxla.partitioning.array import ShardedArray
 from tinyxla.partitioning.placement import placed
+from tinyxla.stablehlo.bytecode import Exported, Sharding
 from tinyxla.tracing.core import CarryingTracer, GraphTracer, Tracer
-from tinyxla.tracing.meshes import AbstractMesh, Mesh, context
+from tinyxla.tracing.meshes import AbstractMesh, AxisType, Mesh, context
 from tinyxla.tracing.shardings import NamedSharding, Spec, spec_of
 from tinyxla.transforms.key_arrays import KeyArray
 from tinyxla.transforms.sharded import sharding_constraint
@@ -85,6 +87,18 @@ class Layouts(NamedTuple):
             )
         return {"axes": axes, "inputs": self.inputs, "outputs": self.outputs, "chosen": self.chosen}
 
+    def shardings(self) -> tuple[tuple[Sharding | None, ...], tuple[Sharding | None, ...]]:
+        """Those of the arguments and of the results, where they are said, as artifacts have them."""
+        outputs = [spec if is_chosen else None for spec, is_chosen in zip(self.outputs, self.chosen, strict=True)]
+        given, found = (tuple(self._sharding(spec) for spec in specs) for specs in (self.inputs, outputs))
+        return given, found
+
+    def _sharding(self, spec: Spec | None) -> Sharding | None:
+        if spec is None:
+            return None
+        types = tuple(kind.name.lower() for kind in self.mesh.axis_types)
+        return Sharding(tuple(map(str, self.mesh.axis_names)), self.mesh.axis_sizes, spec, axis_types=types)
+
     @staticmethod
     def from_json(given: Any) -> Layouts:
         """The shardings that `to_json` wrote."""
@@ -99,6 +113,32 @@ class Layouts(NamedTuple):
 
         inputs = tuple(None if spec is None else read(spec) for spec in given["inputs"])
         return Layouts(mesh, inputs, tuple(map(read, given["outputs"])), tuple(map(bool, given["chosen"])))
+
+
+def layouts_of_artifact(given: Exported) -> Layouts | None:
+    """The shardings in an artifact; None if it is for one device."""
+    if given.nr_devices == 1:
+        return None
+    named = [s for s in (*given.in_shardings, *given.out_shardings) if s is not None]
+    meshes = {(s.axis_sizes, s.axis_names) for s in named}
+    if len(meshes) > 1 or any(s.hlo for s in named):
+        raise ArgumentError(
+            f"deserialize: {given.function_name} was exported for {given.nr_devices} devices with shardings over "
+            "several meshes, or in the form of older artifacts; export it again, over one mesh."
+        )
+    sizes, names = next(iter(meshes), ((given.nr_devices,), ("devices",)))
+    if math.prod(sizes) != given.nr_devices or not {*names}.issuperset(
+        name for s in named for axes in s.partitions for name in axes
+    ):
+        raise BytecodeError("an exported function has a sharding that does not fit its mesh", 0)
+    types = next((s.axis_types for s in named if s.axis_types), ("auto",) * len(names))
+    mesh = AbstractMesh(sizes, names, tuple(AxisType[kind.capitalize()] for kind in types))
+    return Layouts(
+        mesh,
+        tuple(None if s is None else s.partitions for s in given.in_shardings),
+        tuple(() if s is None else s.partitions for s in given.out_shardings),
+        tuple(s is not None for s in given.out_shardings),
+    )
 
 
 def _mesh_of(x: Any) -> Mesh | None:

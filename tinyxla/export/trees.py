@@ -1,4 +1,4 @@
-"""Structures of arguments and results as JSON: `"*"` is a leaf, and a container an object with its kind.
+"""Structures of arguments and results, as they are written.
 
 Tuples, lists, dicts and ordered dicts with keys that are strings or integers, and None are known. Named tuples and
 other containers are written under names with which they are registered, where they are read, too.
@@ -6,7 +6,6 @@ other containers are written under names with which they are registered, where t
 
 from __future__ import annotations
 
-import base64
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
@@ -31,7 +30,8 @@ class _Custom(NamedTuple):
 _customs: dict[str, _Custom] = {}  # by the names under which they are written
 _names: dict[type[Any], str] = {}
 _LEAF = object()
-_DEEPEST = 200
+_DEEPEST = 120
+_DICT = "tinyxla.dict"  # the name of a dict whose keys are not all strings, which artifacts do not have
 
 
 def register_pytree_node_serialization(
@@ -116,12 +116,23 @@ def register_namedtuple_serialization(nodetype: type[Any], *, serialized_name: s
     """
     if not hasattr(nodetype, "_fields"):
         raise ArgumentError(f"register_namedtuple_serialization: {nodetype!r} is no named tuple.")
+
+    def of_fields(names: Any, children: Sequence[Any]) -> Any:
+        if not isinstance(names, list) or sorted(map(str, names)) != sorted(nodetype._fields):
+            raise ArgumentError(
+                f"An exported function has a named tuple {serialized_name!r} with the fields {names}, but "
+                f"{nodetype.__name__}, which is registered for it, has {list(nodetype._fields)}."
+            )
+        if len(children) != len(names):
+            raise BytecodeError("a named tuple has other numbers of fields and values", 0)
+        return nodetype(**dict(zip(names, children, strict=True)))
+
     return register_pytree_node_serialization(
         nodetype,
         serialized_name=serialized_name,
-        serialize_auxdata=lambda _: b"",
-        deserialize_auxdata=lambda _: None,
-        from_children=lambda _, children: nodetype(*children),
+        serialize_auxdata=lambda _: json.dumps(nodetype._fields).encode(),
+        deserialize_auxdata=json.loads,
+        from_children=of_fields,
     )
 
 
@@ -171,26 +182,41 @@ register_pytree_node_serialization(
 )
 
 
-def tree_to_json(tree: pytrees.TreeDef) -> Any:
-    """A structure as JSON."""
-    return _written(pytrees.unflatten(tree, [_LEAF] * tree.num_leaves))
+def written_tree(tree: pytrees.TreeDef) -> Tree:
+    """A structure as it is written.
+
+    Raises:
+        ArgumentError: a container is not registered, or a key of a dict cannot be written.
+    """
+    return _written(pytrees.unflatten(tree, [_LEAF] * tree.num_leaves), 0)
 
 
-def _written(node: Any) -> Any:
+def _written(node: Any, depth: int) -> Tree:
+    if depth > _DEEPEST:
+        raise ArgumentError(f"An exported function nests at most {_DEEPEST} containers, but here are more.")
     if node is _LEAF:
-        return "*"
+        return Tree("leaf")
     if node is None:
-        return None
+        return Tree("none")
     kind = type(node)
     if kind in _names:
         name = _names[kind]
         children, auxdata = (tuple(node), None) if hasattr(kind, "_fields") else _one_level(node)
-        written = _customs[name].serialize_auxdata(auxdata)
-        return {"custom": [name, base64.b64encode(written).decode(), *map(_written, children)]}
+        data = _customs[name].serialize_auxdata(auxdata)
+        if not isinstance(data, bytes | bytearray):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(
+                f"The function serialize_auxdata that is registered for {kind.__name__} must give bytes, but gave "
+                f"{data!r}."
+            )
+        return Tree("custom", _all_written(children, depth), name=name, auxdata=bytes(data))
     if kind in (tuple, list):
-        return {kind.__name__: [_written(child) for child in node]}
+        return Tree(kind.__name__, _all_written(node, depth))
     if kind is dict:
-        return {"dict": [[key, _written(node[key])] for key in _checked_keys(dict, node)]}
+        keys = _checked_keys(dict, node)
+        children = _all_written([node[key] for key in keys], depth)
+        if all(isinstance(key, str) for key in keys):
+            return Tree("dict", children, tuple(keys))
+        return Tree("custom", children, name=_DICT, auxdata=_written_keys(keys))
     register = "register_namedtuple_serialization" if hasattr(kind, "_fields") else "register_pytree_node_serialization"
     raise ArgumentError(
         f"A container {kind.__name__} among the arguments or results of an exported function cannot be written; "
@@ -198,47 +224,13 @@ def _written(node: Any) -> Any:
     )
 
 
+def _all_written(nodes: Iterable[Any], depth: int) -> tuple[Tree, ...]:
+    return tuple(_written(node, depth + 1) for node in nodes)
+
+
 def _one_level(node: Any) -> tuple[Sequence[Any], Any]:
     children, auxdata, *_ = optree.tree_flatten_one_level(node, namespace=pytrees.NAMESPACE)
     return children, auxdata
-
-
-def tree_from_json(written: Any) -> pytrees.TreeDef:
-    """The structure that `tree_to_json` wrote.
-
-    Raises:
-        BytecodeError: it is not of that form.
-        ArgumentError: a container is not registered.
-    """
-    return pytrees.flatten_shown(_read(written, 0))[1]
-
-
-def _read(written: Any, depth: int) -> Any:
-    if depth > _DEEPEST:
-        raise BytecodeError(f"a structure of arguments nests more than {_DEEPEST} containers", 0)
-    if written == "*":
-        return _LEAF
-    if written is None:
-        return None
-    if not isinstance(written, dict) or len(written) != 1:
-        raise BytecodeError("a structure of arguments is not written as one", 0)
-    ((kind, entries),) = written.items()
-    if not isinstance(entries, list):
-        raise BytecodeError("a structure of arguments is not written as one", 0)
-    if kind == "tuple":
-        return tuple(_read(child, depth + 1) for child in entries)
-    if kind == "list":
-        return [_read(child, depth + 1) for child in entries]
-    if kind == "dict" and all(_is_entry(entry) for entry in entries):
-        return {key: _read(child, depth + 1) for key, child in entries}
-    if kind == "custom" and len(entries) >= 2 and all(isinstance(x, str) for x in entries[:2]):
-        children = [_read(child, depth + 1) for child in entries[2:]]
-        return _registered(entries[0], base64.b64decode(entries[1]), children)
-    raise BytecodeError(f"a structure of arguments has a container {kind!r}, which is not known", 0)
-
-
-def _is_entry(entry: Any) -> bool:
-    return isinstance(entry, list) and len(entry) == 2 and _is_key(entry[0])
 
 
 def _registered(name: str, auxdata: bytes, children: Sequence[Any]) -> Any:
@@ -251,8 +243,13 @@ def _registered(name: str, auxdata: bytes, children: Sequence[Any]) -> Any:
     return custom.from_children(custom.deserialize_auxdata(auxdata), children)
 
 
-def tree_of_artifact(tree: Tree) -> pytrees.TreeDef:
-    """The structure in an artifact of `jax.export`."""
+def read_tree(tree: Tree) -> pytrees.TreeDef:
+    """The structure that is written so.
+
+    Raises:
+        BytecodeError: containers are nested too deeply, or the keys of a dict are damaged.
+        ArgumentError: a container is not registered.
+    """
     return pytrees.flatten_shown(_rebuilt(tree, 0))[1]
 
 
@@ -270,4 +267,6 @@ def _rebuilt(tree: Tree, depth: int) -> Any:
         return children
     if tree.kind == "dict":
         return dict(zip(tree.keys, children, strict=True))
+    if tree.name == _DICT:
+        return dict(_ordered_dict(_read_keys(tree.auxdata), children))
     return _registered(tree.name, tree.auxdata, children)

@@ -264,8 +264,7 @@ def platform_dependent(*args: Any, default: Callable[..., Any] | None = None, **
         The result of the function.
 
     Raises:
-        PlatformError: no function for the platform, and no default; or there are different ones in the derivative of
-            an exported function.
+        PlatformError: no function for the platform, and no default.
 
     >>> from tinyxla.lax import platform_dependent
     >>> platform_dependent(1.0, cpu=lambda x: x + 1, default=lambda x: x)
@@ -285,7 +284,7 @@ def platform_dependent(*args: Any, default: Callable[..., Any] | None = None, **
     if _lowering.index is None:
         raise PlatformsDifferError(
             f"lax.platform_dependent: there are different functions for {' and '.join(platforms)}, which a program of "
-            "several devices, or a derivative, cannot have; export it for each platform by itself."
+            "several devices cannot have; export it for each platform by itself."
         )
     numbers = tnp.array([functions.index(chosen[platform]) for platform in platforms])
     return switch(numbers[_lowering.index], functions, *args)

@@ -521,24 +521,24 @@ def _lapack(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
         name: IntegerAttr(ord(letter), "ui8") for name, letter in lapack.options_of(a.routine, a.options).items()
     }
     if any(is_symbolic(sizes[letter]) for _, letter in routine.sizes):
-        raise ArgumentError(f"StableHLO: a call of {a.routine} with the symbolic size of {inputs[0]} has no form there.")
+        raise ArgumentError(f"StableHLO: a call of {a.routine} with the symbolic size {inputs[0]} has no form there.")
     options |= {name: IntegerAttr(sizes[letter], "i32") for name, letter in routine.sizes}
     batch = inputs[0].rank - len(routine.operands[0])
     results = x.shape.elements if isinstance(x.shape, TupleShape) else (x.shape,)
+    shapes = [s for s in results if isinstance(s, Shape)]
+    layouts = [_columns_first(s, batch) for s in inputs]
     attributes: Attributes = {
         "call_target_name": StringAttr(lapack.target_of(a.routine, inputs[0].element_type).encode()),
         "backend_config": StringAttr(b""),
         "mhlo.backend_config": DictAttr(dict(sorted(options.items()))),
-        "operand_layouts": ArrayAttr(tuple(_columns_first(s, batch) for s in inputs)),
-        "result_layouts": ArrayAttr(tuple(_columns_first(s, batch) for s in results if isinstance(s, Shape))),
+        "result_layouts": ArrayAttr(tuple(_columns_first(s, batch) for s in shapes)),
     }
     if has_symbolic_result(x):
-        vectors = [body.sizes.vector(s.dimensions) for s in results if isinstance(s, Shape)]
-        numbers = np.arange(len(operands), len(operands) + len(vectors))
-        attributes["indices_of_shape_operands"] = DenseAttr(numbers, TensorType((len(vectors),), "i64"))
-        one = DenseAttr(np.zeros(1, np.int64), TensorType((1,), "index"))
-        attributes["operand_layouts"] = ArrayAttr((*attributes["operand_layouts"].elements, *(one for _ in vectors)))
-        operands = [*operands, *vectors]
+        numbers = np.arange(len(operands), len(operands) + len(shapes))
+        attributes["indices_of_shape_operands"] = DenseAttr(numbers, TensorType((len(shapes),), "i64"))
+        operands = [*operands, *(body.sizes.vector(s.dimensions) for s in shapes)]
+        layouts += [DenseAttr(np.zeros(1, np.int64), TensorType((1,), "index")) for _ in shapes]
+    attributes["operand_layouts"] = ArrayAttr(tuple(layouts))
     return body.of(x, "stablehlo.custom_call", operands, attributes)
 
 

@@ -58,8 +58,7 @@ def expand_to_hlo(computation: Computation) -> Computation:
 
 
 def expand_to_stablehlo(computation: Computation) -> Computation:
-    """The same for StableHLO, which has neither ragged dots, which become dots over all groups, nor factorizations, which
-    become calls of LAPACK."""
+    """The same for StableHLO: ragged dots become dots over all groups, and factorizations calls of LAPACK."""
     return expand_factorizations(expand_ragged_dots(expand_to_hlo(computation)))
 
 

@@ -125,9 +125,7 @@ def _qr(a: Any, *, full_matrices: bool) -> Sequence[Any]:
     factors, taus = call("geqrf", a)
     wide = ((0, 0, 0),) * (a.ndim - 1)
     columns = movement.slice_axis(factors, a.ndim - 1, 0, min_dim(inner, n))
-    grown = movement.pad(
-        columns, movement.full(0, a.dtype), padding_config=(*wide, (0, inner - min_dim(inner, n), 0))
-    )
+    grown = movement.pad(columns, movement.full(0, a.dtype), padding_config=(*wide, (0, inner - min_dim(inner, n), 0)))
     (q,) = call("orgqr", grown, taus)
     return q, triangle(movement.slice_axis(factors, a.ndim - 2, 0, inner), lower=False)
 

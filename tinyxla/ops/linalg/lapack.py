@@ -11,7 +11,6 @@ Source: "LAPACK Users' Guide" for the routines; JAX's lowering rules for the ord
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -21,7 +20,6 @@ from tinyxla.errors import AttributeValueError, ShapeError
 from tinyxla.ops import elementwise, movement
 from tinyxla.ops.linalg import linear_algebra
 from tinyxla.ops.linalg.factorizations import lapack_functions, samples_of
-from tinyxla.ops.linalg.linear_algebra import matrix_operand
 from tinyxla.ops.op import Array, Axes, Factors, NotDifferentiable, Op, Sample, batches
 from tinyxla.shapes import AnyShape, ElementType, Shape, TupleShape, element_type
 from tinyxla.shapes.symbolic import max_dim, min_dim
@@ -240,7 +238,9 @@ def sizes_of(routine: str, operands: Sequence[Shape]) -> dict[str, Any]:
                 batch = None
     if batch is None:
         wanted = ", ".join(f"[..., {', '.join(names)}]" for names in letters)
-        raise ShapeError(f"lapack: {routine} takes operands of the shapes {wanted}, but got {TupleShape(operands)}.")
+        raise ShapeError(
+            f"lapack: {routine} takes operands of the shapes {wanted}, but got {TupleShape(tuple(operands))}."
+        )
     if "m" in sizes:
         sizes.setdefault("k", min_dim(sizes["m"], sizes["n"]))
     if "n" in sizes:

@@ -5,10 +5,14 @@ Source: the schema, `jax/_src/export/serialization.fbs` in https://github.com/ja
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
-from tinyxla.errors import BytecodeError
-from tinyxla.stablehlo.bytecode.flatbuffer import Buffer, Table
+import numpy as np
+
+from tinyxla.errors import ArgumentError, BytecodeError
+from tinyxla.stablehlo.bytecode import flatbuffer
+from tinyxla.stablehlo.bytecode.flatbuffer import Buffer, Number, Table
 
 _T = TypeVar("_T")
 
@@ -40,13 +44,14 @@ class Aval(NamedTuple):
 
 class Sharding(NamedTuple):
     """How an array is distributed: the axes of the mesh, and for each dimension the axes over which it is split.
-    `hlo` has the bytes of XLA's form of older artifacts instead."""
+    `axis_types` are `auto`, `explicit` or `manual`. `hlo` has the bytes of XLA's form of older artifacts instead."""
 
     axis_names: tuple[str, ...] = ()
     axis_sizes: tuple[int, ...] = ()
     partitions: tuple[tuple[str, ...], ...] = ()
     memory_kind: str = ""
     hlo: bytes = b""
+    axis_types: tuple[str, ...] = ()
 
 
 class Exported(NamedTuple):
@@ -83,6 +88,9 @@ _DTYPES = (
     *"float8_e4m3 float8_e3m4 float8_e8m0fnu float4_e2m1fn key<fry> key<rbg> key<unsafe_rbg>".split(),
 )
 _SPACES = ("", "device", "host", "any")
+_AXIS_TYPES = ("", "auto", "explicit", "manual")
+IDENTIFIER = b"tnxl"  # of what is written here; readers that do not know it pass it by
+_SCHEMA = 3  # the version that is written in artifacts, also in those of later forms
 
 
 def read_exported(data: bytes | bytearray | memoryview) -> Exported:
@@ -178,8 +186,126 @@ def _named_sharding(table: Table) -> Sharding:
     partitions = () if spec is None else spec.tables(0, lambda axis: axis.strings(0))
     if mesh is None:
         return Sharding(partitions=partitions, memory_kind=table.string(2))
-    return Sharding(mesh.strings(1), mesh.numbers(0, "u4"), partitions, table.string(2))
+    kinds = mesh.numbers(2, "i1")
+    if any(not 0 <= kind < len(_AXIS_TYPES) for kind in kinds):
+        raise BytecodeError(f"of the types of axes, one of {kinds} is not known", 0)
+    axis_types = tuple(_AXIS_TYPES[kind] for kind in kinds)
+    return Sharding(mesh.strings(1), mesh.numbers(0, "u4"), partitions, table.string(2), axis_types=axis_types)
 
 
 def _check(table: Table) -> str:
     return f"custom_call:{table.string(1)}" if table.number(0, "b") == 1 else "platform"
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def write_exported(exported: Exported) -> bytes:
+    """The bytes of an exported function, which `jax.export.deserialize` reads.
+
+    Args:
+        exported: the fields.
+
+    Returns:
+        The bytes.
+
+    Raises:
+        ArgumentError: an element type has no number there.
+
+    Example:
+        >>> import tinyxla as tx
+        >>> from tinyxla import export
+        >>> from tinyxla.stablehlo import bytecode
+        >>> data = export.export(tx.jit(lambda x: x + 1))(1.0).serialize()
+        >>> bytecode.read_exported(bytecode.write_exported(bytecode.read_exported(data))).function_name
+        '_lambda_'
+    """
+    return flatbuffer.write(_exported_fields(exported), IDENTIFIER)
+
+
+def _exported_fields(x: Exported) -> dict[int, Any]:
+    avals, shardings = _unique((*x.in_avals, *x.out_avals)), _unique((*x.in_shardings, *x.out_shardings))
+    named = [s for s in shardings if s is not None]
+    meshes = _unique(map(_mesh_of, named))
+
+    def numbers(values: Iterable[Any], table: Sequence[Any]) -> np.ndarray[Any, Any]:
+        return np.array([table.index(value) for value in values], np.uint32)
+
+    def named_sharding(s: Sharding) -> dict[int, Any]:
+        return _sharding_fields(s) | {3: Number("I", meshes.index(_mesh_of(s)))}
+
+    def sharding(s: Sharding | None) -> dict[int, Any]:
+        return {} if s is None else {2: named_sharding(s)}
+
+    return {
+        0: Number("H", _SCHEMA),
+        1: x.function_name,
+        2: _tree_fields(x.in_tree),
+        3: [_aval_fields(t) for t in x.in_avals],
+        4: _tree_fields(x.out_tree),
+        5: [_aval_fields(t) for t in x.out_avals],
+        7: [sharding(s) for s in x.in_shardings],
+        8: [sharding(s) for s in x.out_shardings],
+        9: x.platforms,
+        10: [{0: name} for name in x.ordered_effects],
+        11: [{0: name} for name in x.unordered_effects],
+        12: [_check_fields(check) for check in x.disabled_checks],
+        13: x.mlir_module_serialized,
+        14: Number("H", x.calling_convention_version),
+        15: np.array(x.module_kept_var_idx, np.uint16),
+        16: Number("B", x.uses_global_constants),
+        17: None if x.vjp is None else _exported_fields(x.vjp),
+        18: Number("I", x.nr_devices),
+        19: [_aval_fields(t) for t in avals],
+        20: [_mesh_fields(mesh) for mesh in meshes],
+        21: [named_sharding(s) for s in named],
+        22: numbers(x.in_avals, avals),
+        23: numbers(x.out_avals, avals),
+        24: numbers(x.in_shardings, (None, *named)),
+        25: numbers(x.out_shardings, (None, *named)),
+    }
+
+
+def _unique(values: Iterable[_T]) -> list[_T]:
+    return list(dict.fromkeys(values))
+
+
+def _tree_fields(tree: Tree) -> dict[int, Any]:
+    is_custom = tree.kind == "custom"
+    return {
+        0: Number("b", _TREES.index(tree.kind)),
+        1: [_tree_fields(child) for child in tree.children] or None,
+        2: tree.keys or None,
+        3: tree.name if is_custom else None,
+        4: tree.auxdata if is_custom else None,
+    }
+
+
+def _aval_fields(t: Aval) -> dict[int, Any]:
+    if t.dtype not in _DTYPES:
+        raise ArgumentError(f"serialize: exported functions cannot have arrays of the element type {t.dtype}.")
+    numbers = _DTYPES.index(t.dtype), _SPACES.index(t.memory_space)
+    return {0: Number("b", 0), 1: t.shape, 2: Number("b", numbers[0]), 3: Number("b", numbers[1])}
+
+
+def _mesh_of(s: Sharding) -> tuple[Any, ...]:
+    return s.axis_sizes, s.axis_names, s.axis_types or ("auto",) * len(s.axis_names)
+
+
+def _mesh_fields(mesh: tuple[Any, ...]) -> dict[int, Any]:
+    sizes, names, types = mesh
+    return {
+        0: np.array(sizes, np.uint32),
+        1: names,
+        2: np.array([_AXIS_TYPES.index(kind) for kind in types], np.int8),
+    }
+
+
+def _sharding_fields(s: Sharding) -> dict[int, Any]:
+    spec = {0: [{0: axes} for axes in s.partitions], 1: (), 2: ()}
+    return {0: _mesh_fields(_mesh_of(s)), 1: spec, 2: s.memory_kind or None}
+
+
+def _check_fields(check: str) -> dict[int, Any]:
+    kind, _, target = check.partition(":")
+    return {0: Number("b", int(kind == "custom_call")), 1: target if kind == "custom_call" else None}

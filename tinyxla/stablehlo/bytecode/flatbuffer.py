@@ -6,14 +6,14 @@ Source: FlatBuffer Internals, https://flatbuffers.dev/internals/.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from tinyxla.errors import BytecodeError
 
-MAX_DEPTH = 64  # of tables in tables
+MAX_DEPTH = 128  # of tables in tables
 MAX_TIMES = 8  # that all bytes are read
 _T = TypeVar("_T")
 
@@ -114,3 +114,86 @@ class Table:
         self._buffer.taken += length
         if self._buffer.taken > MAX_TIMES * len(self._buffer.data):
             raise BytecodeError("the FlatBuffer refers to the same bytes over and over", start)
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+class Number(NamedTuple):
+    """A number in a table, in the form of `struct`."""
+
+    form: str
+    value: int
+
+
+def write(root: Mapping[int, Any], identifier: bytes) -> bytes:
+    """A FlatBuffer.
+
+    Args:
+        root: a table: fields by number. A field is a `Number`, a string, bytes, an array of numbers, a table, or a
+            sequence of strings or tables; None is left out.
+        identifier: four bytes that say what the buffer is.
+
+    Returns:
+        The bytes.
+    """
+    writer = _Writer(identifier)
+    writer.refer(0, root)
+    return bytes(writer.data)
+
+
+class _Writer:
+    """Objects stand behind those that refer to them."""
+
+    def __init__(self, identifier: bytes) -> None:
+        self.data = bytearray(4) + identifier
+
+    def refer(self, at: int, value: Any) -> None:
+        """Write an object, and at a place the offset that leads to it."""
+        self.data += bytes(-len(self.data) % 4)
+        struct.pack_into("<I", self.data, at, len(self.data) + self._vtable_size(value) - at)
+        if isinstance(value, Mapping):
+            self._table(value)
+        elif isinstance(value, str | bytes):
+            data = value.encode() if isinstance(value, str) else value
+            self.data += struct.pack("<I", len(data)) + data + b"\0"
+        elif isinstance(value, np.ndarray):
+            self.data += struct.pack("<I", value.size) + value.astype(value.dtype.newbyteorder("<")).tobytes()
+        else:
+            self._sequence(value)
+
+    def _table(self, fields: Mapping[int, Any]) -> None:
+        given = {number: x for number, x in fields.items() if x is not None}
+        size = self._vtable_size(fields)
+        forms = {number: x.form if isinstance(x, Number) else "I" for number, x in given.items()}
+        offsets, end = {}, 4
+        for number in sorted(given, key=lambda k: -struct.calcsize(forms[k])):  # so that each is aligned
+            offsets[number] = end
+            end += struct.calcsize(forms[number])
+        start = len(self.data)
+        slots = [offsets.get(k, 0) for k in range(max(given, default=-1) + 1)]
+        vtable = struct.pack(f"<{2 + len(slots)}H", 4 + 2 * len(slots), end, *slots)
+        self.data += vtable + bytes(size - len(vtable))
+        at = len(self.data)
+        self.data += struct.pack("<i", at - start) + bytes(end - 4)
+        for number, x in given.items():
+            if isinstance(x, Number):
+                struct.pack_into("<" + x.form, self.data, at + offsets[number], x.value)
+        for number, x in given.items():
+            if not isinstance(x, Number):
+                self.refer(at + offsets[number], x)
+
+    def _sequence(self, values: Sequence[Any]) -> None:
+        self.data += struct.pack("<I", len(values))
+        at = len(self.data)
+        self.data += bytes(4 * len(values))
+        for k, x in enumerate(values):
+            self.refer(at + 4 * k, x)
+
+    @staticmethod
+    def _vtable_size(value: Any) -> int:
+        """The bytes before a table in which the places of its fields stand; 0 for other objects."""
+        if not isinstance(value, Mapping):
+            return 0
+        count = max((number for number, x in value.items() if x is not None), default=-1) + 1
+        return (4 + 2 * count + 3) // 4 * 4

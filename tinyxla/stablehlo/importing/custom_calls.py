@@ -88,8 +88,8 @@ def handler_arguments(context: Context, *names: str) -> dict[str, Any]:
 
 
 def _lapack(context: Context, routine: str, operands: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The results of a call of LAPACK: by functions that have derivatives, if there are such. What these do not give, as
-    `info`, is zero."""
+    """The results of a call of LAPACK: by functions that have derivatives, if there are such. What these do not give,
+    as `info`, is zero."""
     settings = context.inner("mhlo.backend_config")
     options = tuple(chr(settings.integer(name)) for name in lapack.ROUTINES[routine].options)
     given = operands[: len(lapack.ROUTINES[routine].operands)]  # sizes of results may follow
