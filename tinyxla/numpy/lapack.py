@@ -11,8 +11,8 @@ import numpy as np
 
 from tinyxla.custom_derivatives import custom_jvp
 from tinyxla.numpy.arguments import cast
-from tinyxla.numpy.operations import lapack, ops
-from tinyxla.shapes import element_type
+from tinyxla.numpy.operations import lapack, movement, ops
+from tinyxla.shapes import Shape, element_type
 
 
 def _called(routine: str, x: Any, *others: Any, options: tuple[str, ...] = ()) -> tuple[Any, ...]:
@@ -43,7 +43,10 @@ def qr_reflectors(x: Any) -> tuple[Any, Any]:
 @custom_jvp
 def column_pivots(x: Any) -> Any:
     """geqp3: the order of columns in which the diagonal of R descends, from 0 on."""
-    free = lapack.movement.full(0, np.int32, (*x.shape[:-2], x.shape[-1]))
+    sizes = (*x.shape[:-2], x.shape[-1])
+    if 0 in x.shape[-2:]:
+        return movement.iota(shape=Shape(element_type(np.int32), sizes), iota_dimension=len(sizes) - 1)
+    free = movement.full(0, np.int32, sizes)
     order = _called("geqp3", x, free)[1]
     return ops.sub(order, ops.one_like(order))
 

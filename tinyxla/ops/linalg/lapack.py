@@ -87,7 +87,7 @@ def _geqp3(geqp3: Any, options: dict[str, str], a: Array, fixed: Array) -> Seque
     if fixed.any():
         raise AttributeValueError("lapack: geqp3 with columns that stay in front is not supported; pass zeros.")
     if not a.size:
-        return a, np.arange(1, a.shape[1] + 1), np.zeros(0)
+        return a, np.arange(1, a.shape[1] + 1), 0
     factors, order, taus, *_ = geqp3(a)
     return factors, order, taus
 

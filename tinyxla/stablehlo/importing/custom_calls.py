@@ -170,6 +170,11 @@ _DIFFERENTIABLE: dict[str, Handler] = {
     "gtsv": _gtsv,
 }
 
+def _ormqr(context: Context, a: Any, taus: Any, c: Any, *sizes: Any) -> Any:
+    settings = context.inner("mhlo.backend_config")
+    return lax.linalg.ormqr(a, taus, c, left=settings.flag("left"), transpose=settings.flag("transpose"))
+
+
 # --- others -----------------------------------------------------------------------------------------------------------
 
 
@@ -242,6 +247,7 @@ _KNOWN: dict[str, Handler] = {
     ),
     **dict.fromkeys(("annotate_device_placement", "LayoutConstraint", "xla.sdy.Sharding"), _identity),
     "shape_assertion": _shape_assertion,
+    **{f"lapack_{name}_ffi": _ormqr for name in ("sormqr", "dormqr", "cunmqr", "zunmqr")},
     "ApproxTopK": _approx_top_k,
     "stablehlo.dynamic_reduce_window": _dynamic_reduce_window,
     "stablehlo.dynamic_rng_bit_generator": _dynamic_rng_bit_generator,
