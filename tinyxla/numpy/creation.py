@@ -953,13 +953,17 @@ def _diagonal(what: str, k: Any) -> int | Array:
     return integer_of(what, "k", k)
 
 
+_LARGEST_SIZE = 1 << 30  # of a matrix whose sizes are not known
+
+
 def _diagonal_mask(shape: tuple[int, ...], k: int | Array, direction: str) -> Any:
     """How the column compares with row + k, as booleans."""
     grid = Shape(element_type(np.int32), shape)
     if isinstance(k, Array):
         offset = movement.broadcast_in_dim(cast(arith.clip(k, -shape[0], shape[1]), np.dtype(np.int32)), shape, ())
     else:  # what is beyond is the same, and may not fit the integers
-        offset = movement.full(max(-shape[0], min(k, shape[1])), np.int32, shape)
+        low, high = (-_LARGEST_SIZE, _LARGEST_SIZE) if has_symbolic(shape) else (-shape[0], shape[1])
+        offset = movement.full(max(low, min(k, high)), np.int32, shape)
     row = ops.add(movement.iota(shape=grid, iota_dimension=0), offset)
     column = movement.iota(shape=grid, iota_dimension=1)
     return ops.compare(column, row, direction=direction, type="SIGNED")

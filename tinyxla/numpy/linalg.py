@@ -54,6 +54,7 @@ from tinyxla.numpy.operations import eigenvalues, factorizations, linear_algebra
 from tinyxla.numpy.reductions import any, max, min, prod, root_at_edges, sum
 from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
+from tinyxla.shapes.symbolic import is_symbolic, min_dim
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import default_int
 from tinyxla.util.did_you_mean import missing as _missing
@@ -726,9 +727,10 @@ def index_range(what: str, subset: Any, size: int) -> slice | None:
 @boundary
 def subset_svd(what: str, x: Any, full_matrices: bool, compute_uv: bool, subset: Any) -> Any:
     """U, s and V* of matrices, or only s; of singular values that are in a range."""
-    chosen = index_range(what, subset, builtins.min(x.shape[-2:]))
+    count = min_dim(*x.shape[-2:])
+    chosen = index_range(what, subset, count)
     full = full_matrices and compute_uv and x.shape[-1] != x.shape[-2]
-    if chosen is not None and full_matrices and compute_uv and chosen != slice(0, builtins.min(x.shape[-2:])):
+    if chosen is not None and full_matrices and compute_uv and chosen != slice(0, count):
         raise ArgumentError(f"{what}: a part of the singular values by subset_by_index needs full_matrices=False.")
     u, s, vh = factorizations.svd(x, full_matrices=full)
     if chosen is not None and not full:
@@ -1134,7 +1136,8 @@ def det(a: ArrayLike) -> Array:
         Array(-2., dtype=float32)
     """
     x = matrices("linalg.det", a, square=True)
-    if x.shape[-1] <= 3:
+    size = x.shape[-1]
+    if not is_symbolic(size) and size <= 3:
         return _expanded(x)
     return _determinant(x)
 

@@ -24,6 +24,7 @@ from tinyxla.ops import Op, Sample, calls, dynamic_slices, elementwise, movement
 from tinyxla.ops.host.custom_call import custom_call
 from tinyxla.ops.op import Axes, Joint
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
+from tinyxla.shapes.symbolic import is_symbolic
 from tinyxla.tracing.config import config
 from tinyxla.tracing.core import CarryingTracer, GraphTracer, trace
 from tinyxla.transforms.computations import (
@@ -74,7 +75,7 @@ def put(rows: Any, x: Any, number: Any) -> Any:
 
 def allocated(shape: Shape) -> Any:
     """Memory for an array, whose elements are arbitrary until they are written: XLA's `AllocateBuffer`."""
-    if not shape.size:
+    if any(n == 0 for n in shape.dimensions if not is_symbolic(n)):
         return movement.full(0, shape.dtype, shape.dimensions)
     return custom_call(custom_call_target="AllocateBuffer", shape=shape)
 

@@ -46,6 +46,7 @@ from tinyxla.ops.op import (
 )
 from tinyxla.runtime.imports import requiring
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
+from tinyxla.shapes.symbolic import min_dim
 
 # --- what they share --------------------------------------------------------------------------------------------------
 
@@ -136,7 +137,7 @@ def _lu_shape(a: AnyShape) -> TupleShape:
     shape = matrix_operand("LuDecomposition", "a", a)
     *batch, m, n = shape.dimensions
     integers = Shape(element_type(np.int32))
-    return TupleShape((shape, integers.with_dimensions((*batch, min(m, n))), integers.with_dimensions((*batch, m))))
+    return TupleShape((shape, integers.with_dimensions((*batch, min_dim(m, n))), integers.with_dimensions((*batch, m))))
 
 
 def _lu_evaluate(a: Array) -> tuple[Array, ...]:
@@ -451,7 +452,7 @@ class Svd(NamedTuple):
 def _svd_shape(a: AnyShape, *, full_matrices: bool) -> TupleShape:
     shape = matrix_operand("Svd", "a", a)
     *batch, m, n = shape.dimensions
-    k = min(m, n)
+    k = min_dim(m, n)
     left, right = (m, n) if full_matrices else (k, k)
     values = Shape(_real_type(shape), (*batch, k))
     return TupleShape((shape.with_dimensions((*batch, m, left)), values, shape.with_dimensions((*batch, right, n))))
