@@ -656,6 +656,114 @@ def test_artifacts_of_jax_are_read(name: str, symbolic: bool) -> None:
         np.testing.assert_allclose(read.vjp().call(rows(3), g)[0], expected, atol=1e-6)
 
 
+# Of `lax` and a batch of matrices; the absolute values where signs and phases are free.
+FACTORIZATIONS = {
+    "lu": "lambda lax, x: lax.linalg.lu(x)",
+    "lu of wide matrices": "lambda lax, x: lax.linalg.lu(x[:, :2])",
+    "qr": "lambda lax, x: lax.linalg.qr(x[..., :2], full_matrices=False)",
+    "full qr": "lambda lax, x: lax.linalg.qr(x[..., :2])",
+    "qr of wide matrices": "lambda lax, x: lax.linalg.qr(x[:, :2])",
+    "householder": "lambda lax, x: lax.linalg.householder_product(x, x[:, 0] / 2)",
+    "eigh": "lambda lax, x: [abs(y) for y in lax.linalg.eigh(x)]",
+    "eigh of the upper triangle": "lambda lax, x: lax.linalg.eigh(x, lower=False, symmetrize_input=False)[1]",
+    "svd": "lambda lax, x: [abs(y) for y in lax.linalg.svd(x[..., :2], full_matrices=False)]",
+    "full svd": "lambda lax, x: [abs(y) for y in lax.linalg.svd(x[..., :2, :])[::2]][1][..., :2, :]",
+    "singular values": "lambda lax, x: lax.linalg.svd(x, compute_uv=False)",
+    "eig": "lambda lax, x: [abs(y) for y in lax.linalg.eig(x)]",
+    "right eigenvectors": "lambda lax, x: abs(lax.linalg.eig(x, compute_left_eigenvectors=False)[1])",
+    "schur": "lambda lax, x: lax.linalg.schur(x)",
+    "hessenberg": "lambda lax, x: lax.linalg.hessenberg(x)",
+    "tridiagonal": "lambda lax, x: lax.linalg.tridiagonal(x)",
+    "tridiagonal solve": "lambda lax, x: lax.linalg.tridiagonal_solve(x[:, 0], x[:, 1] + 4, x[:, 2], x)",
+    "no elements": "lambda lax, x: (*lax.linalg.qr(x[:, :0]), *lax.linalg.svd(x[..., :0]), lax.linalg.lu(x[:0])[2])",
+}
+
+
+@pytest.mark.sample(every=8)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+@pytest.mark.parametrize("name", FACTORIZATIONS)
+def test_factorizations_are_exchanged_with_jax(name: str, dtype: Any) -> None:
+    jax, _ = pytest.importorskip("jax"), pytest.importorskip("flatbuffers")
+    random = np.random.default_rng(0)
+    x = (
+        random.normal(size=(2, 3, 3)) + (1j * random.normal(size=(2, 3, 3)) if np.dtype(dtype).kind == "c" else 0)
+    ).astype(dtype)
+    function = eval(FACTORIZATIONS[name])
+    with jax.enable_x64(True), tx.enable_x64(True):
+        in_jax = jax.jit(lambda x: function(jax.lax, x))
+        expected = jax.tree.leaves(in_jax(x))
+        here = export.export(tx.jit(lambda x: function(lax, x)))(x).serialize()
+        there = jax.export.export(in_jax)(x).serialize()
+        several = [jax.tree.leaves(jax.export.deserialize(here).call(x))]
+        several += [leaves(export.deserialize(data).call(x)) for data in (here, there)]
+    for found in several:
+        for y, z in zip(found, expected, strict=True):
+            assert y.dtype == z.dtype
+            np.testing.assert_allclose(
+                y, z, **({"rtol": 1e-3, "atol": 1e-4} if x.real.dtype == np.float32 else {"atol": 1e-9})
+            )
+
+
+SYMBOLIC_FACTORIZATIONS = {
+    "lu": "lambda lax, x: lax.linalg.lu(x)",
+    "lu of wide matrices": "lambda lax, x: lax.linalg.lu(x[:, :2])",
+    "qr": "lambda lax, x: lax.linalg.qr(x)",
+    "eigh": "lambda lax, x: abs(lax.linalg.eigh(x)[0])",
+    "singular values": "lambda lax, x: lax.linalg.svd(x, compute_uv=False)",
+    "schur": "lambda lax, x: lax.linalg.schur(x)",
+    "determinant": "lambda lax, x: lax.linalg.lu(x)[0].sum()",
+}
+
+
+@pytest.mark.sample(every=3)
+@pytest.mark.parametrize("name", SYMBOLIC_FACTORIZATIONS)
+def test_factorizations_of_symbolic_sizes_are_exchanged_with_jax(name: str) -> None:
+    jax, _ = pytest.importorskip("jax"), pytest.importorskip("flatbuffers")
+    x = np.random.default_rng(0).normal(size=(2, 3, 3)).astype(np.float32)
+    function = eval(SYMBOLIC_FACTORIZATIONS[name])
+    sizes = "b, 3, 3" if "wide" in name else "b, n, n"
+    here = export.export(tx.jit(lambda x: function(lax, x)))(
+        Struct(export.symbolic_shape(sizes), "float32")
+    ).serialize()
+    in_jax = jax.jit(lambda x: function(jax.lax, x))
+    there = jax.export.export(in_jax)(jax.ShapeDtypeStruct(jax.export.symbolic_shape(sizes), x.dtype)).serialize()
+    several = [jax.tree.leaves(jax.export.deserialize(here).call(x))]
+    several += [leaves(export.deserialize(data).call(x)) for data in (here, there)]
+    for found in several:
+        for y, z in zip(found, jax.tree.leaves(in_jax(x)), strict=True):
+            np.testing.assert_allclose(y, z, rtol=1e-3, atol=1e-4)
+
+
+def test_programs_with_lapack_are_for_cpus() -> None:
+    for platforms in (["tpu"], ["cpu", "cuda"]):
+        with pytest.raises(ArgumentError, match="'lapack_sgetrf_ffi', which there is on CPUs alone"):
+            export.export(tx.jit(lax.linalg.lu), platforms=platforms)(np.eye(2, dtype=np.float32))
+    pivoted = tx.jit(lambda x: lax.linalg.qr(x, pivoting=True))
+    with pytest.raises(ArgumentError, match=r"DisabledSafetyCheck.custom_call\('lapack_sgeqp3_ffi'\)"):
+        export.export(pivoted)(np.eye(2, dtype=np.float32))
+
+
+def test_jax_reads_derivatives_and_containers() -> None:
+    jax, _ = pytest.importorskip("jax"), pytest.importorskip("flatbuffers")
+    made = export.export(tx.jit(lambda d: {"y": [d["x"] ** 3 * d["n"], None]}), platforms=["cpu", "tpu"])
+    x, n = np.float32(2), np.int32(3)
+    data = made({"x": x, "n": n}).serialize(vjp_order=2)
+    function = jax.export.deserialize(data).call
+    assert str(function({"x": x, "n": n})) == "{'y': [Array(24., dtype=float32), None]}"
+    slope = jax.grad(lambda x: function({"x": x, "n": n})["y"][0])
+    assert (float(slope(x)), float(jax.grad(slope)(x))) == (36, 36)
+    again = export.deserialize(data)
+    found = again.vjp().vjp().call(n, x, np.float32(1), np.zeros((), bool), np.float32(1))
+    assert float(found[1]) == 36
+
+
+def test_results_are_weakly_typed_as_the_functions_are() -> None:
+    exported = export.export(tx.jit(lambda x, y: (x * 2, y, x + y)))(1.0, np.float32(1))
+    results = exported.call(1.0, np.float32(1))
+    assert [x.weak_type for x in results] == [t.weak_type for t in exported.out_avals] == [True, False, False]
+    assert [x.weak_type for x in export.deserialize(exported.serialize()).call(1.0, 1.0)] == [False] * 3
+
+
 @pytest.mark.thorough
 def test_damaged_artifacts_of_jax_are_refused() -> None:
     jax, _ = pytest.importorskip("jax"), pytest.importorskip("flatbuffers")

@@ -1076,6 +1076,23 @@ VIOLATIONS: dict[str, list[Violation]] = {
     "Eig": _square(),
     "Eigh": _square(lower=True),
     "LuDecomposition": _matrix(),
+    "lapack": [
+        V("a routine", ("f32[3,3]",), {"routine": "getri"}, "the routine must be one of potrf, … but is 'getri'."),
+        V("all options", ("f32[3,3]",), {"routine": "sytrd"}, "sytrd has the options (uplo), but got ()."),
+        V("a type of LAPACK's", ("f16[3,3]",), {"routine": "gehrd"}, "LAPACK has no routines for f16[3,3]; convert it"),
+        V(
+            "square matrices",
+            ("f32[2,3]",),
+            {"routine": "gehrd"},
+            "gehrd takes operands of the shapes [..., n, n], but got (f32[2,3]).",
+        ),
+        V(
+            "operands of one batch",
+            ("f32[2,3,3]", "f32[3]"),
+            {"routine": "orgqr"},
+            "orgqr takes operands of the shapes [..., m, n], [..., t], but got (f32[2,3,3], f32[3]).",
+        ),
+    ],
     "LuPivotsToPermutation": [
         V("pivots are s32", ("s64[3]",), {"permutation_size": 3}, "pivots must be s32, but got s64[3]; convert them."),
         V(

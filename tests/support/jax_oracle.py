@@ -119,6 +119,7 @@ absent = {
     "tuple": "only regroups",
     "get-tuple-element": "only regroups",
     "call": "is what its computation is",
+    "lapack": "has LAPACK's info among its results; test_export compares programs that have it with JAX",
     "callback": "calls a Python function; test_callbacks compares with JAX",
     "custom-call": "calls what is registered",
     "mpi-collective": "is compared with NumPy in tests/distributed",

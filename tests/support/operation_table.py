@@ -191,8 +191,8 @@ ONLY_IN_TEXT = (
     "mulhi rng-get-and-update-state"
 ).split()
 OF_THE_LIBRARY = sorted(
-    "Eig Eigh LuDecomposition LuPivotsToPermutation Qr Solve Svd callback checkpoint-name lanes mpi-collective pvary "
-    "psum-invariant recast shard-map sharding-constraint symbolic-size threefry-2x32 while-pullback".split()
+    "Eig Eigh LuDecomposition LuPivotsToPermutation Qr Solve Svd callback checkpoint-name lanes lapack mpi-collective "
+    "pvary psum-invariant recast shard-map sharding-constraint symbolic-size threefry-2x32 while-pullback".split()
     + list(elementwise.NAMES - OPCODES)
 )
 

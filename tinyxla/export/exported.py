@@ -351,7 +351,7 @@ class Exported:
             raise ArgumentError(f"{what} {no_array(x)}.") from None
 
     def _result(self, results: Sequence[Any], variables: dict[str, int], mesh: Any) -> Any:
-        has_all = len(results) == len(self.out_avals)
+        has_all = len(results) == len(self.out_avals)  # those of the type float0, too
         values, found = iter(results), []
         for t in self.out_avals:
             if t.dtype == float0:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from tinyxla.api.aot import Compiled, Lowered
 from tinyxla.api.derivatives import vjp
 from tinyxla.api.functions import ShapeDtypeStruct, argument_names, name_of
@@ -23,6 +25,7 @@ from tinyxla.export.exported import (
 from tinyxla.export.layouts import layouts_of
 from tinyxla.hlo import Module
 from tinyxla.lax.values import platform_index
+from tinyxla.ops import movement
 from tinyxla.ops.linalg.lapack import STABLE_TARGETS
 from tinyxla.shapes import KeyType, element_type
 from tinyxla.shapes.symbolic import is_symbolic
@@ -315,13 +318,19 @@ def vjp_of(exported: Exported, function: Callable[[Sequence[Any]], Any]) -> Expo
     in_avals = (*strong, *(t.update(weak_type=False) if has_derivative(t) else no_derivative(t) for t in results))
     out_avals = tuple(t if has_derivative(t) else no_derivative(t) for t in strong)
     kept = tuple(k for k, t in enumerate(in_avals) if t.dtype != float0)
-    pullback.__name__ = f"vjp_{exported.fun_name}"
     types = [in_avals[k] for k in kept]
+
+    def program(*arrays: Any) -> tuple[Any, ...]:
+        """With False for cotangents of integers, as the program of JAX has it."""
+        found = iter(pullback(*arrays))
+        return tuple(next(found) if has_derivative(t) else movement.full(False, np.bool_, t.shape) for t in strong)
+
+    program.__name__ = f"vjp_{exported.fun_name}"
     _, module = _lowered(
-        lambda: jit(pullback).trace(*types).lower(), pullback, types, exported.platforms, pullback.__name__
+        lambda: jit(program).trace(*types).lower(), program, types, exported.platforms, program.__name__
     )
     return Exported(
-        fun_name=pullback.__name__,
+        fun_name=program.__name__,
         in_tree=pytrees.flatten_shown((in_avals, {}))[1],
         in_avals=in_avals,
         out_tree=pytrees.flatten_shown(out_avals)[1],

@@ -330,7 +330,10 @@ lapack = Op(
     attributes=Lapack,
     shape=_shape,
     evaluate=evaluate,
-    derivative=NotDifferentiable("it is a routine of LAPACK, whose reflectors or vectors have no derivative here"),
+    derivative=NotDifferentiable(
+        "reflectors and Schur vectors have none here; of an exported function that calls such a routine (QR is made of "
+        "reflectors), take the derivative by vjp() of one that was serialized with vjp_order=1"
+    ),
     batch=_batch,
     sharding=_factors,
     samples=_samples,

@@ -144,7 +144,9 @@ def _syevd(options: dict[str, str], x: Any) -> Any:
 
 def _geev(options: dict[str, str], x: Any) -> Any:
     left, right = (options[f"compute_{side}"] == "V" for side in ("left", "right"))
-    w, *found = lax.linalg.eig(x, compute_left_eigenvectors=left, compute_right_eigenvectors=right)
+    w, *found = lax.linalg.eig(
+        x, compute_left_eigenvectors=left, compute_right_eigenvectors=right, enable_eigvec_derivs=True
+    )
     numbers = [w] if x.dtype.kind == "c" else [lax.real(w), lax.imag(w)]
     return *numbers, found.pop(0) if left else None, found.pop(0) if right else None
 
@@ -169,6 +171,7 @@ _DIFFERENTIABLE: dict[str, Handler] = {
     "geev": _geev,
     "gtsv": _gtsv,
 }
+
 
 def _ormqr(context: Context, a: Any, taus: Any, c: Any, *sizes: Any) -> Any:
     settings = context.inner("mhlo.backend_config")
