@@ -419,7 +419,7 @@ class Exported:
             vjp_order: how many derivatives in reverse mode are written with it.
 
         Returns:
-            The bytes: a header in JSON and the program, `mlir_module_serialized`.
+            The bytes, which `jax.export.deserialize` reads, too.
 
         Raises:
             ArgumentError: a container among arguments or results is not registered, or `vjp_order` is negative.

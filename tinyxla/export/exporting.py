@@ -28,8 +28,8 @@ from tinyxla.lax.values import platform_index
 from tinyxla.ops import movement
 from tinyxla.ops.linalg.lapack import STABLE_TARGETS
 from tinyxla.shapes import KeyType, element_type
-from tinyxla.shapes.symbolic import is_symbolic
-from tinyxla.text.mlir.ir import FunctionType, ModuleOp, StringAttr, TensorType, Value, walk
+from tinyxla.shapes.symbolic import has_symbolic, is_symbolic
+from tinyxla.text.mlir.ir import DenseAttr, FunctionType, ModuleOp, Operation, StringAttr, TensorType, Value, walk
 from tinyxla.text.stablehlo import module_op
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.config import config, setting
@@ -65,9 +65,8 @@ def export(
 
     Args:
         fun_jit: what `jit` gives, or a function of this library.
-        platforms: on which the program may run, such as "cpu", "cuda", "rocm" and "tpu"; by default "cpu". Where
-            `lax.platform_dependent` has different functions for them, the program takes the number of the platform and
-            chooses.
+        platforms: on which the program may run, such as "cpu", "cuda", "rocm" and "tpu"; by default "cpu". If they are
+            several, the program takes the number of the platform, by which `lax.platform_dependent` chooses.
         disabled_checks: checks that are not made.
         _override_lowering_rules: accepted for compatibility.
 
@@ -201,6 +200,7 @@ def _program_of(
     in_avals = _flat(stage.argument_types)[0]
     in_avals = in_avals[len(in_avals) - in_tree.num_leaves :]
     out_avals, out_tree = _flat(stage.out_info)
+    _add_float0_results(module, out_avals)
     layouts = layouts_of(stage._program)  # pyright: ignore[reportPrivateUsage]
     _check_custom_calls(stage.fun_name, module, checks)
     return Exported(
@@ -217,6 +217,26 @@ def _program_of(
         layouts=layouts,
         calling_convention_version=_asked_version(),
     )
+
+
+def _add_float0_results(module: ModuleOp, out_avals: Sequence[ShapeDtypeStruct]) -> None:
+    """Let `@main` give False for results of the type float0, which a compiled function does not compute."""
+    main = module.functions["main"]
+    if len(main.type.results) == len(out_avals) or any(has_symbolic(t.shape) for t in out_avals if t.dtype == float0):
+        return
+    *operations, ending = main.body.block.operations
+    found, given = [], iter(ending.operands)
+    for t in out_avals:
+        if t.dtype != float0:
+            found.append(next(given))
+            continue
+        value = Value(TensorType(tuple(t.shape), "i1"))
+        zeros = DenseAttr(np.broadcast_to(np.False_, t.shape), value.type)
+        operations.append(Operation("stablehlo.constant", [], [value], {"value": zeros}))
+        found.append(value)
+    ending.operands[:] = found
+    main.body.block.operations[:] = [*operations, ending]
+    main.type = FunctionType(main.type.inputs, tuple(x.type for x in found))
 
 
 def _module(lowered: Lowered | Compiled) -> ModuleOp:
