@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.ops import sorting
-from tinyxla.ops.host.custom_call import CustomCall, Target, known_targets
+from tinyxla.ops.host.custom_call import CustomCall, Target, known_targets, results_of
 from tinyxla.ops.linalg import lapack
 from tinyxla.ops.op import Array
 from tinyxla.shapes import Shape, TupleShape
@@ -28,7 +28,12 @@ def _lapack(*operands: Array, attributes: CustomCall) -> Any:
     found = {key: chr(int(code)) for key, code in re.findall(r"(\w+) = (\d{1,3}) : ui8", attributes.backend_config)}
     options = tuple(found[key] for key in lapack.ROUTINES[name].options)
     results = lapack.evaluate(*operands, routine=name, options=options)
-    return results if isinstance(attributes.shape, TupleShape) else results[0]
+    if not isinstance(attributes.shape, TupleShape):
+        return results[0]
+    if "mode" in found and options == ("N",):  # singular vectors that are not computed have any shape
+        shapes = [results_of(attributes.shape)[k] for k in (2, 3)]
+        return *results[:2], *(np.zeros(s.dimensions, s.dtype) for s in shapes), results[4]
+    return results
 
 
 def _top_k(x: Array, attributes: CustomCall) -> Any:

@@ -23,11 +23,11 @@ from tinyxla.ops.op import ops
 from tinyxla.shapes import Shape, TupleShape, element_type
 from tinyxla.shapes.window import WindowDimension
 from tinyxla.stablehlo.importing.attributes import python_value
-from tinyxla.stablehlo.importing.evaluation import Context, constant, known_ints
+from tinyxla.stablehlo.importing.evaluation import Context, constant, known_ints, shape_of
 from tinyxla.stablehlo.importing.rules import ALGORITHMS
 from tinyxla.stablehlo.importing.sizes import as_arrays
 from tinyxla.text.mlir.element_types import of_mlir
-from tinyxla.text.mlir.ir import DictAttr, StringAttr
+from tinyxla.text.mlir.ir import DictAttr, StringAttr, TensorType, Type
 from tinyxla.tracing.array import ConcreteArray
 from tinyxla.tracing.core import trace
 from tinyxla.transforms.computations import of_one
@@ -89,7 +89,7 @@ def handler_arguments(context: Context, *names: str) -> dict[str, Any]:
 
 def _lapack(context: Context, routine: str, operands: tuple[Any, ...]) -> tuple[Any, ...]:
     """The results of a call of LAPACK: by functions that have derivatives, if there are such. What these do not give,
-    as `info`, is zero."""
+    as `info`, is zero; so are singular vectors that are not computed, which have any shape."""
     settings = context.inner("mhlo.backend_config")
     options = tuple(chr(settings.integer(name)) for name in lapack.ROUTINES[routine].options)
     given = operands[: len(lapack.ROUTINES[routine].operands)]  # sizes of results may follow
@@ -98,10 +98,13 @@ def _lapack(context: Context, routine: str, operands: tuple[Any, ...]) -> tuple[
         return lapack.lapack(*given, routine=routine, options=options)
     results = function(lapack.options_of(routine, options), *given)
     shapes = lapack.results_of(routine, options, [Shape.of(x) for x in given])
-    return tuple(_zeros(s) if x is None else x for x, s in zip_longest(results, shapes))
+    wanted = [x.type for x in context.operation.results]
+    return tuple(_zeros(s, type) if x is None else x for x, s, type in zip_longest(results, shapes, wanted))
 
 
-def _zeros(shape: Shape) -> Any:
+def _zeros(shape: Shape, type: Type) -> Any:
+    if isinstance(type, TensorType) and None not in type.sizes:
+        shape = shape_of(type)
     return ops["broadcast"](constant(np.zeros((), shape.dtype)), sizes=shape.dimensions, dimensions=())
 
 
