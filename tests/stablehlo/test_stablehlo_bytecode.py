@@ -692,6 +692,7 @@ def test_exported_function_has_its_trees_and_types(export: Any) -> None:
     assert (options.kind, options.keys, options.children[1].kind) == ("dict", ("a", "b"), "list")
     assert (found.out_tree.kind, found.out_tree.keys) == ("dict", ("list", "none", "sum"))
     assert [x.kind for x in found.out_tree.children] == ["list", "none", "leaf"]
+    assert bytecode.read_exported(bytecode.write_exported(found)) == found
     x = np.ones((2, 3), np.float32)
     np.testing.assert_array_equal(stablehlo.parse(made.serialize())(x, 2 * x)[2], 3 * x)
 
@@ -707,6 +708,7 @@ def test_exported_gradients_platforms_and_checks_are_read(export: Any) -> None:
     assert found.vjp.vjp.vjp is None
     assert len(found.vjp.in_avals) == 2
     assert "main" in bytecode.read(found.vjp.vjp.mlir_module_serialized).functions
+    assert bytecode.read_exported(bytecode.write_exported(found)) == found
 
 
 @pytest.mark.parametrize("name", SYMBOLIC)
@@ -727,7 +729,9 @@ def test_exported_shardings_are_read(export: Any) -> None:
     split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x", None))
     f = jax.jit(lambda x: jax.lax.with_sharding_constraint(x + 1, split), in_shardings=split)
     data = export.export(f)(jax.ShapeDtypeStruct((4, 4), np.float32)).serialize()
-    (sharding,) = bytecode.read_exported(data).in_shardings
+    found = bytecode.read_exported(data)
+    assert bytecode.read_exported(bytecode.write_exported(found)) == found
+    (sharding,) = found.in_shardings
     assert sharding is not None
     assert (sharding.axis_names, sharding.axis_sizes, sharding.partitions) == (("x",), (1,), (("x",), ()))
     x = np.ones((4, 4), np.float32)
