@@ -129,7 +129,7 @@ class Exported:
     >>> from tinyxla import export
     >>> exported = export.export(tinyxla.jit(lambda x: x + 1))(1.0)
     >>> exported.in_avals[0].dtype, exported.call(2.0)
-    (dtype('float32'), Array(3., dtype=float32))
+    (dtype('float32'), Array(3., dtype=float32, weak_type=True))
     """
 
     fun_name: str

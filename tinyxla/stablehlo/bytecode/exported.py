@@ -218,7 +218,7 @@ def write_exported(exported: Exported) -> bytes:
         >>> from tinyxla.stablehlo import bytecode
         >>> data = export.export(tx.jit(lambda x: x + 1))(1.0).serialize()
         >>> bytecode.read_exported(bytecode.write_exported(bytecode.read_exported(data))).function_name
-        '_lambda_'
+        '<lambda>'
     """
     return flatbuffer.write(_exported_fields(exported), IDENTIFIER)
 
