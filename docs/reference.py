@@ -24,7 +24,8 @@ tinyxla.image tinyxla.ops tinyxla.sharding tinyxla.distributed tinyxla.distribut
 tinyxla.flatten_util tinyxla.ad_checkpoint tinyxla.checkpoint_policies tinyxla.custom_batching
 tinyxla.custom_derivatives tinyxla.kernels tinyxla.debug tinyxla.profiler tinyxla.cache tinyxla.stages tinyxla.text
 tinyxla.stablehlo tinyxla.xla tinyxla.ffi tinyxla.errors tinyxla.typing tinyxla.core tinyxla.test_util
-tinyxla.experimental tinyxla.experimental.checkify tinyxla.experimental.jet tinyxla.experimental.mesh_utils
+tinyxla.experimental tinyxla.experimental.checkify tinyxla.experimental.custom_partitioning
+tinyxla.experimental.jet tinyxla.experimental.mesh_utils
 tinyxla.experimental.multihost_utils tinyxla.experimental.ode tinyxla.experimental.rnn tinyxla.experimental.sparse
 tinyxla.example_libraries.stax tinyxla.example_libraries.optimizers tinyxla.export
 """.split()

@@ -11,7 +11,7 @@ import pytest
 PUBLIC = """
 ad_checkpoint checkpoint_policies core custom_batching custom_derivatives debug distributed dtypes errors
 example_libraries.optimizers example_libraries.stax experimental
-experimental.checkify experimental.jet experimental.ode experimental.sparse ffi
+experimental.checkify experimental.custom_partitioning experimental.jet experimental.ode experimental.sparse ffi
 flatten_util image kernels lax lax.linalg nn nn.initializers numpy numpy.fft numpy.linalg profiler random scipy
 scipy.cluster.vq scipy.fft scipy.interpolate scipy.linalg scipy.ndimage scipy.optimize scipy.signal scipy.sparse.linalg
 scipy.special scipy.stats sharding stablehlo stages test_util tree tree_util typing

@@ -396,6 +396,18 @@ class ManualAxisError(ArgumentError, NotImplementedError):
     """
 
 
+class PartitioningRuleError(ArgumentError, NotImplementedError):
+    """A function of `custom_partitioning` without a rule that is needed.
+
+    >>> import tinyxla
+    >>> raise tinyxla.errors.PartitioningRuleError("f: pass sharding_rule to def_partition.")
+    Traceback (most recent call last):
+        ...
+    tinyxla.errors.PartitioningRuleError: f: pass sharding_rule to def_partition.
+      at ...
+    """
+
+
 class MeshError(ArgumentError, RuntimeError):
     """A partition spec where there is no mesh with its axes.
 

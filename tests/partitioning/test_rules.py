@@ -32,7 +32,6 @@ WHOLE = {
     ),
     **dict.fromkeys("async-start async-update async-done copy-done after-all".split(), "of schedules and effects"),
     **dict.fromkeys("tuple get-tuple-element parameter".split(), "structure, which the partitioner follows"),
-    "call": "inlined before partitioning",
 }
 SKIPPED = {"after-all", "infeed", "set-dimension-size", "dynamic-reshape", "rng"}
 

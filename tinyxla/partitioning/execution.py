@@ -100,25 +100,25 @@ def device_program(
         ArgumentError: a sharding in it is over another number of devices, or over axes that are no parts of others.
         ShardingTypeError: an axis has other sizes in other meshes.
     """
-    from tinyxla.compiler.passes.inline_calls import inline_calls  # here, since few programs need them
+    from tinyxla.compiler.passes.inline_calls import inline_unpartitioned_calls  # here: few programs need them
     from tinyxla.partitioning.spmd import partition
 
     sizes = {name: mesh.shape[name] for name in explicit}
-    inlined = inline_calls(with_types(computation, mesh, sizes, inputs, meshes))
+    inlined = inline_unpartitioned_calls(with_types(computation, mesh, sizes, inputs, meshes))
     live = subgraph(inlined.name, inlined.parameters, inlined.outputs, effects=effects(inlined))
     used = dict.fromkeys((*meshes, *(other for _, other in meshes_in(live))))
     others = [other for other in used if other.shape_tuple != mesh.shape_tuple and not other.empty]
     plain = tuple(map(tuple, inputs))
     sums = [sums_of(getattr(x.attributes, "spec", ())) for x in live.outputs]  # of the constraints to their types
     if not others and not meshes:
-        made = partition(live, mesh.shape, plain)
+        made = partition(live, mesh.shape, plain, mesh)
         typed = tuple((mesh, with_sums(spec, s)) for spec, s in zip(made.outputs, sums, strict=True))
         return DeviceProgram(made.computation, mesh, plain, made.outputs, typed)
     owners = meshes or (mesh,) * len(inputs)
     mapped = dict.fromkeys(other for x, other in meshes_in(live) if x.op is shard_map)
     common = common_mesh(mesh, tuple(others), tuple(mapped)) if others else mesh
     given = tuple(_respelled(spec, owner, common) for spec, owner in zip(plain, owners, strict=True))
-    made = partition(over_common_mesh(live, common), common.shape, given)
+    made = partition(over_common_mesh(live, common), common.shape, given, common)
     own = dict(zip(live.parameters, owners, strict=True))
     layouts: list[tuple[AbstractMesh, Spec]] = []
     for x, spec, s in zip(live.outputs, made.outputs, sums, strict=True):

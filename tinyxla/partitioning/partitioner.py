@@ -25,6 +25,7 @@ from tinyxla.partitioning import resharding
 from tinyxla.partitioning.propagation import Leaf, factors_of, leaves_of
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.core import trace
+from tinyxla.tracing.meshes import AbstractMesh
 from tinyxla.tracing.shardings import Spec
 from tinyxla.transforms.computations import interpret, unpacked
 
@@ -89,12 +90,18 @@ class Partitioner:
         mesh: the sizes of the axes.
         specs: the shardings of all arrays.
         rules: of ops of which more is known than their factors.
+        devices: the mesh itself.
     """
 
     def __init__(
-        self, mesh: Mapping[Hashable, int], specs: Mapping[Leaf, Spec], rules: Mapping[str, Rule] | None = None
+        self,
+        mesh: Mapping[Hashable, int],
+        specs: Mapping[Leaf, Spec],
+        rules: Mapping[str, Rule] | None = None,
+        devices: AbstractMesh | None = None,
     ) -> None:
         self.mesh = mesh
+        self.devices = devices
         self.specs = specs
         self.rules = rules or {}
         self.gathers: list[Gather] = []

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -21,17 +21,22 @@ from tinyxla.ops import calls
 from tinyxla.ops.op import Dimensions, Factors
 from tinyxla.ops.tuples import leaf_shapes
 from tinyxla.shapes import Shape
+from tinyxla.tracing.meshes import AbstractMesh
 from tinyxla.tracing.shardings import UNCONSTRAINED, Spec, axes_of
+from tinyxla.transforms.calls import Partitioning
 
 Leaf = tuple[Instruction, int]  # an array: the result of an instruction, or an element of its tuple
 
 
 class Link(NamedTuple):
-    """Arrays whose dimensions of one factor are split alike; `even` factors only where all of them divide."""
+    """Arrays whose dimensions of one factor are split alike; `even` factors only where all of them divide. With `infer`
+    a function gives the shardings of the last ones from those of the first `known` ones."""
 
     leaves: tuple[Leaf, ...]
     dimensions: tuple[Dimensions, ...]
     even: Mapping[int, Sequence[int]] = MappingProxyType({})  # their sizes
+    infer: Callable[[Sequence[Spec]], Sequence[Spec]] | None = None
+    known: int = 0
 
 
 def _link(operands: Sequence[Leaf], results: Sequence[Leaf], factors: Factors) -> Link:
@@ -73,19 +78,26 @@ def _sizes(leaf: Leaf) -> tuple[int, ...]:
     return leaf_shapes(leaf[0].shape)[leaf[1]].dimensions
 
 
-def propagate(computation: Computation, mesh: Mapping[Hashable, int], inputs: Sequence[Spec]) -> dict[Leaf, Spec]:
+def propagate(
+    computation: Computation,
+    mesh: Mapping[Hashable, int],
+    inputs: Sequence[Spec],
+    devices: AbstractMesh,
+) -> dict[Leaf, Spec]:
     """The sharding of each array in a computation and those that it calls.
 
     Args:
         mesh: the sizes of the axes.
         inputs: the shardings of the parameters.
+        devices: the mesh itself.
     """
-    return _Propagation(mesh).run(computation, inputs)
+    return _Propagation(mesh, devices).run(computation, inputs)
 
 
 class _Propagation:
-    def __init__(self, mesh: Mapping[Hashable, int]) -> None:
+    def __init__(self, mesh: Mapping[Hashable, int], devices: AbstractMesh) -> None:
         self.mesh = mesh
+        self.devices = devices
         self.specs: dict[Leaf, list[tuple[Any, ...]]] = {}
         self.closed: set[Leaf] = set()  # whose whole dimensions stay whole
         self.links: tuple[list[Link], ...] = ([], [], [])  # those that hand on, that combine, and that communicate
@@ -137,14 +149,17 @@ class _Propagation:
             for leaf in leaves_of(x):
                 self.specs.setdefault(leaf, [()] * len(_sizes(leaf)))
             for inner in x.computations():
-                if x.op.name in _CALLING:
+                if x.op.name in _CALLING and _partitioning(x) is None:
                     self._collect(inner)
             self._add_links(x)
 
     def _add_links(self, x: Instruction) -> None:
         operands = [leaf for o in x.operands for leaf in leaves_of(o)]
         results = leaves_of(x)
-        if x.op.name in _CALLING:
+        partitioning = _partitioning(x)
+        if partitioning is not None:
+            self._add_call(x, partitioning, operands, results)
+        elif x.op.name in _CALLING:
             for group in _CALLING[x.op.name](x, operands, results):
                 self.links[0].append(Link(tuple(group), (tuple(range(len(_sizes(group[0])))),) * len(group)))
         elif x.op.name == "sharding-constraint":
@@ -153,11 +168,29 @@ class _Propagation:
             for leaf, spec in zip(results, x.attributes.out_specs, strict=True):
                 self._close(leaf, spec)
         else:
-            factors = factors_of(x)
-            plain = factors.without(factors.communicating)
-            self.links[bool(plain.reductions)].append(_link(operands, results, plain))
-            if factors.communicating:
-                self.links[2].append(_link(operands, results, factors))
+            self._add_factors(factors_of(x), operands, results)
+
+    def _add_factors(self, factors: Factors, operands: Sequence[Leaf], results: Sequence[Leaf]) -> None:
+        plain = factors.without(factors.communicating)
+        self.links[bool(plain.reductions)].append(_link(operands, results, plain))
+        if factors.communicating:
+            self.links[2].append(_link(operands, results, factors))
+
+    def _add_call(
+        self, x: Instruction, partitioning: Partitioning, operands: Sequence[Leaf], results: Sequence[Leaf]
+    ) -> None:
+        """The links of a call that says itself how it is partitioned."""
+        given = [s for o in x.operands for s in leaf_shapes(o.shape)]
+        shapes = leaf_shapes(x.shape)
+        infer = partitioning.infer
+        if infer is None:
+            self._add_factors(partitioning.factors(self.devices, given, shapes), operands, results)
+            return
+
+        def inferred(specs: Sequence[Spec]) -> Sequence[Spec]:
+            return infer(self.devices, list(zip(given, specs, strict=True)), shapes)
+
+        self.links[0].append(Link((*operands, *results), (), infer=inferred, known=len(operands)))
 
     def _constrain(self, x: Instruction, operand: Leaf, result: Leaf) -> None:
         spec = x.attributes.spec
@@ -170,6 +203,8 @@ class _Propagation:
 
     def _spread(self, link: Link) -> list[Leaf]:
         """Hand on what is known of a factor to all its dimensions; the arrays of which that says something new."""
+        if link.infer is not None:
+            return self._infer(link, link.infer)
         known: dict[int, tuple[Any, ...]] = {}
         specs = [self.specs[leaf] for leaf in link.leaves]
         for spec, dimensions in zip(specs, link.dimensions, strict=True):
@@ -195,10 +230,28 @@ class _Propagation:
                     changed.append(leaf)
         return changed
 
+    def _infer(self, link: Link, infer: Callable[[Sequence[Spec]], Sequence[Spec]]) -> list[Leaf]:
+        """The shardings of results of which nothing is known, from those of operands."""
+        given, results = link.leaves[: link.known], link.leaves[link.known :]
+        specs = [tuple(self.specs[leaf]) for leaf in given]
+        unknown = [leaf for leaf in results if leaf not in self.closed and not any(self.specs[leaf])]
+        if not unknown or not any(map(any, specs)):
+            return []
+        found = dict(zip(results, infer(specs), strict=True))
+        changed = [leaf for leaf in unknown if any(found[leaf])]
+        for leaf in changed:
+            self.specs[leaf] = list(found[leaf])
+        return changed
+
     def _fits(self, axes: tuple[Any, ...], size: int, even: Sequence[int]) -> bool:
         """Whether a dimension can be split: it has an element for each part, and sizes that must be divide."""
         count = math.prod(self.mesh[name] for name in axes)
         return size >= count and all(n % count == 0 for n in even)
+
+
+def _partitioning(x: Instruction) -> Partitioning | None:
+    """How a call is partitioned, if it says that itself."""
+    return x.attributes.partitioning if x.op.name == "call" else None
 
 
 def _of_while(x: Instruction, operands: list[Leaf], results: list[Leaf]) -> Iterator[tuple[Leaf, ...]]:

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinyxla.compiler.passes.expand import expand_if
+from tinyxla.compiler.passes.inline_calls import inline_calls
+from tinyxla.errors import ShapeError
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import elementwise, movement, reduction
 from tinyxla.ops.distributed import collectives
@@ -26,6 +28,7 @@ from tinyxla.partitioning.propagation import factors_of, leaves_of, propagate
 from tinyxla.partitioning.resharding import scaled_index
 from tinyxla.partitioning.sources import with_own_sources
 from tinyxla.tracing.core import trace, with_axes
+from tinyxla.tracing.meshes import AbstractMesh
 from tinyxla.tracing.shardings import Spec
 from tinyxla.transforms.computations import run
 
@@ -38,16 +41,23 @@ class Partitioned(NamedTuple):
     gathers: tuple[Gather, ...]
 
 
-def partition(computation: Computation, mesh: Mapping[Hashable, int], inputs: Sequence[Spec]) -> Partitioned:
+def partition(
+    computation: Computation,
+    mesh: Mapping[Hashable, int],
+    inputs: Sequence[Spec],
+    devices: AbstractMesh | None = None,
+) -> Partitioned:
     """The program of a device.
 
     Args:
-        computation: of whole arrays, without calls.
+        computation: of whole arrays, without calls but for those with a partitioning of their own.
         mesh: the sizes of the axes.
         inputs: the shardings of the arguments.
+        devices: the mesh itself, which calls with a partitioning of their own get; by default one without devices.
     """
     computation = with_own_sources(expand_if(computation, _is_written_out))
-    partitioner = Partitioner(mesh, propagate(computation, mesh, inputs), RULES)
+    devices = devices or AbstractMesh(tuple(mesh.values()), tuple(mesh))
+    partitioner = Partitioner(mesh, propagate(computation, mesh, inputs, devices), RULES, devices)
     shapes = [p.array_shape for p in computation.parameters]
     found: list[Spec] = []
 
@@ -147,6 +157,28 @@ def _shard_map(p: Partitioner, x: Instruction, operands: list[Part]) -> list[Par
     return [Part(*entry) for entry in zip(run(given.to_apply, values), given.out_specs, sizes, strict=True)]
 
 
+def _call(p: Partitioner, x: Instruction, operands: list[Part]) -> list[Part]:
+    """A call that says itself what a device computes."""
+    assert p.devices is not None
+    shapes = [s for o in x.operands for s in leaf_shapes(o.shape)]
+    results = leaf_shapes(x.shape)
+    given = [(s, part.spec) for s, part in zip(shapes, operands, strict=True)]
+    wanted = [(s, p.specs[leaf]) for s, leaf in zip(results, leaves_of(x), strict=True)]
+    plan = x.attributes.partitioning.plan(p.devices, given, wanted)
+    values = [p.resharded(part, spec) for part, spec in zip(operands, plan.operands, strict=True)]
+    parts = [p.part_shape(s, spec) for s, spec in zip(shapes, plan.operands, strict=True)]
+    made, captured, _ = trace(plan.function, parts, plan.name)
+    own = [p.part_shape(s, spec) for s, spec in zip(results, plan.results, strict=True)]
+    if [y.array_shape for y in made.outputs] != own:
+        raise ShapeError(
+            f"{plan.name}: by its shardings the results of a device have the shapes {', '.join(map(str, own))}, but "
+            f"the function of parts gives {', '.join(str(y.shape) for y in made.outputs)}, of parts of the shapes "
+            f"{', '.join(map(str, parts))}."
+        )
+    found = run(inline_calls(made), [*values, *captured])
+    return [Part(v, spec, s.dimensions) for v, spec, s in zip(found, plan.results, results, strict=True)]
+
+
 # --- values that are made ---------------------------------------------------------------------------------------------
 
 
@@ -192,6 +224,7 @@ def _hidden_state(p: Partitioner, x: Instruction, operands: list[Part]) -> list[
 RULES: dict[str, Rule] = {
     **indexing.RULES,
     **windows.RULES,
+    "call": _call,
     "conditional": _conditional,
     "constant": _constant,
     "fft": fourier.rule,

@@ -72,12 +72,13 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
         high_dynamic_range_gumbel hlo_source_file_canonicalization_regex include_full_tracebacks_in_locations
         log_checkpoint_residuals memory_fitting_effort optimization_level pgle_profiling_runs
         raise_persistent_cache_errors remove_size_one_mesh_axis_from_type threefry_gpu_kernel_lowering thread_guard
-        traceback_in_locations_limit use_shardy_partitioner
+        traceback_in_locations_limit
         """.split(),
         (),
     ),
     **dict.fromkeys(("error_checking_behavior_" + kind for kind in ("divide", "nan", "oob")), ("ignore",)),
     "allow_f16_reductions": (True,),
+    "use_shardy_partitioner": (True,),
     "array_garbage_collection_guard": ("allow",),
     "legacy_prng_key": ("allow",),
     "export_calling_convention_version": (9, 10),

@@ -15,10 +15,12 @@ from tinyxla.errors import ClosedOverTracerError, DifferentiationError, ShapeErr
 from tinyxla.hlo import Computation, Instruction, is_constant
 from tinyxla.ops import Op, Sample, calls, elementwise, movement
 from tinyxla.ops.barrier import opt_barrier
-from tinyxla.ops.op import Axes, Joint
+from tinyxla.ops.op import Axes, Factors, Joint
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.tracing.core import state, trace
+from tinyxla.tracing.meshes import AbstractMesh
 from tinyxla.tracing.references import OuterReferenceError
+from tinyxla.tracing.shardings import Spec
 from tinyxla.transforms.computations import (
     Mask,
     batched,
@@ -27,6 +29,7 @@ from tinyxla.transforms.computations import (
     flowing,
     forward,
     inexact,
+    is_special,
     partition,
     results,
     reverse,
@@ -68,14 +71,41 @@ class Checkpoint(NamedTuple):
         )
 
 
+class CallPlan(NamedTuple):
+    """What a device computes of a call: a function of the parts of its operands, and how these and the results are
+    split for it."""
+
+    name: str
+    function: Callable[..., Sequence[Any]]
+    operands: Sequence[Spec]
+    results: Sequence[Spec]
+
+
+class Partitioning(NamedTuple):
+    """How a call is partitioned that says it itself, by functions of the mesh and of operands and results.
+
+    Attributes:
+        factors: the sharding rule, from the shapes of both.
+        infer: the shardings of results, from the shapes and shardings of operands and the shapes of results; None if
+            the sharding rule says it.
+        plan: what a device computes, from the shapes and shardings of both.
+    """
+
+    factors: Callable[[AbstractMesh, Sequence[Shape], Sequence[Shape]], Factors]
+    infer: Callable[[AbstractMesh, Sequence[tuple[Shape, Spec]], Sequence[Shape]], Sequence[Spec]] | None
+    plan: Callable[[AbstractMesh, Sequence[tuple[Shape, Spec]], Sequence[tuple[Shape, Spec]]], CallPlan]
+
+
 class Call(NamedTuple):
-    """`rule`, if there is one, stands in for the derivatives and batching of what is called (`transforms.custom`)."""
+    """`rule`, if there is one, stands in for the derivatives and batching of what is called (`transforms.custom`), and
+    `partitioning` for its partitioning; what transformations make of the call is partitioned like all else."""
 
     to_apply: Computation
     is_composite: bool = False
     frontend_attributes: Composite | None = None
     rule: Any = None  # a `Rule` or None; the text of attributes looks types up, and this one is of a later module
     checkpoint: Checkpoint | None = None
+    partitioning: Any = None  # a `Partitioning` or None
 
 
 def _shape(*operands: AnyShape, to_apply: Computation, **others: Any) -> AnyShape:
@@ -288,7 +318,7 @@ def _used_results(x: Instruction, users: Sequence[Instruction]) -> list[int] | N
     """Which results of a plain call are used, if some are not."""
     if x.op is not call or not isinstance(x.shape, TupleShape):
         return None
-    if x.attributes.rule or x.attributes.checkpoint or x.attributes.is_composite:
+    if is_special(x) or x.attributes.is_composite:
         return None
     if not users or any(u.op is not calls.get_tuple_element for u in users):
         return None

@@ -47,6 +47,12 @@ def interpret(
     return values[computation.root]
 
 
+def is_special(x: Instruction) -> bool:
+    """Whether a call has rules of its own, for derivatives, batching or partitioning, or is a checkpoint."""
+    a = x.attributes
+    return bool(a.rule or a.checkpoint or a.partitioning)
+
+
 def run(computation: Computation, operands: Sequence[Any], inline: bool = False) -> tuple[Any, ...]:
     """The results of a computation on values, as a flat tuple. What this records comes from the same lines.
 
@@ -54,7 +60,7 @@ def run(computation: Computation, operands: Sequence[Any], inline: bool = False)
     """
 
     def apply(x: Instruction, inputs: list[Any]) -> Any:
-        if inline and x.op.name == "call" and not (x.attributes.rule or x.attributes.checkpoint):
+        if inline and x.op.name == "call" and not is_special(x):
             found = run(x.attributes.to_apply, inputs, inline)
             return found if isinstance(x.shape, TupleShape) else found[0]
         return x.op(*inputs, **x.attributes._asdict())

@@ -93,20 +93,27 @@ def names():
 
 
 def partitioned_by_rules():
-    @custom_partitioning
-    def f(x):
-        return jnp.sin(x)
+    seen = []
 
-    def partition(mesh, arg_shapes, result_shape):
-        return mesh, jnp.sin, result_shape.sharding, (arg_shapes[0].sharding,)
+    def twice(rule, **rules):
+        def partition(mesh, arguments, result):
+            seen.append([tuple(x.sharding.spec) for x in (*arguments, result)])
+            return mesh, lambda x: 3 * x, result.sharding, (arguments[0].sharding,)
 
-    f.def_partition(
-        partition=partition,
-        infer_sharding_from_operands=lambda mesh, arg_shapes, result_shape: arg_shapes[0].sharding,
-        sharding_rule="... -> ...",
-    )
-    x = jax.device_put(_grid(8, 4), NamedSharding(_mesh(8), P("x")))
-    yield f(_grid(8)), np.asarray(jax.jit(f)(x))
+        f = custom_partitioning(lambda x: 2 * x)
+        f.def_partition(partition, sharding_rule=rule, **rules)
+        return f
+
+    f, x = twice("... -> ..."), jax.device_put(_grid(8, 4), NamedSharding(_mesh(4, 2), P("x", "y")))
+    yield f(_grid(8)), np.asarray(jax.jit(f)(_grid(8))), jax.jit(f)(x), jax.jit(lambda x: f(x + 1) + 1)(x)
+    yield jax.jit(lambda x: jax.lax.scan(lambda c, k: (f(c), c.sum()), x, jnp.arange(2)))(x)
+    yield jax.jit(twice("i j -> i j", need_replication_factors=("j",)))(x), jax.make_jaxpr(f)(x).eqns[0].primitive.name
+    yield seen
+    for f in (twice("i j k -> i j"), twice("i j, i -> i j"), twice(None, infer_sharding_from_operands=lambda *_: None)):
+        try:
+            jax.jit(f)(x)
+        except (ValueError, NotImplementedError) as error:
+            yield isinstance(error, NotImplementedError)
 
 
 def exported_functions():

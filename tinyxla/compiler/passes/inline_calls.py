@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,18 @@ def inline_calls(computation: Computation) -> Computation:
     """The computation with calls replaced by the instructions of their computations, in loops and branches too;
     elements of tuples are forwarded. Scalars of constants are folded on the way, so that calls with constant arguments,
     of which there may be many, need not be inlined."""
+    return _inlined(computation, inline_calls, lambda x: False)
+
+
+@to_fixed_point
+def inline_unpartitioned_calls(computation: Computation) -> Computation:
+    """The same but for calls that say themselves how they are partitioned, which stay."""
+    return _inlined(computation, inline_unpartitioned_calls, lambda x: x.attributes.partitioning is not None)
+
+
+def _inlined(
+    computation: Computation, inner_pass: Callable[[Computation], Computation], stays: Callable[[Instruction], bool]
+) -> Computation:
     if "call" not in computation.all_opcodes and not computation.opcodes.issuperset(("tuple", "get-tuple-element")):
         return computation
 
@@ -30,13 +42,15 @@ def inline_calls(computation: Computation) -> Computation:
             if folded is not None:
                 return folded
         if x.op.name == "call":
+            if stays(x):
+                return None
             called = x.attributes.to_apply
             scope = rewriter.scope and extended(rewriter.scope, f"jit({function_name(called)})")
             return rewriter.splice(called, operands, rewriter.visit, scope, is_program_code=True)
         if x.op is calls.get_tuple_element and operands[0].op is calls.tuple_:
             return operands[0].operands[x.attributes.index]
         if any("call" in inner.all_opcodes for inner in x.computations()):
-            return rewriter.emit(x.op, *operands, **map_computations(x.attributes._asdict(), inline_calls))
+            return rewriter.emit(x.op, *operands, **map_computations(x.attributes._asdict(), inner_pass))
         return None
 
     return rewrite(computation, visit)

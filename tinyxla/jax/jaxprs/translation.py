@@ -375,6 +375,8 @@ def _call(x: Instruction, operands: list[Atom]) -> Translated:
     if isinstance(rule, PrimitiveRule):
         return (rule.primitive, rule.params, operands) if len(operands) == rule.count else None
     closed = closed_computation(a.to_apply)
+    if a.partitioning is not None:
+        return primitives["custom_partitioning"], {"call": closed, "partitioning": a.partitioning}, operands
     if isinstance(rule, CustomJvp) or (isinstance(rule, Implicit) and rule.name == "custom_root"):
         symbolic = isinstance(rule, CustomJvp) and rule.symbolic_zeros
         params = {"call_jaxpr": closed, "jvp_jaxpr_fun": rule, "num_consts": 0, "symbolic_zeros": symbolic}

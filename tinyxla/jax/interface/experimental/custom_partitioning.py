@@ -1,10 +1,9 @@
-"""`jax.experimental.custom_partitioning`: functions that say how they are partitioned. What they are made of is
-partitioned like all else, which gives the same values; so the rules are kept, and not called."""
+"""`jax.experimental.custom_partitioning`: functions that say how they are partitioned."""
 
-from tinyxla.jax.partitioning.custom_partitioning import (
+from tinyxla.jax.partitioning.custom_partitioning import custom_partitioning as custom_partitioning
+from tinyxla.partitioning.sharding_rules import (
     BATCHING as BATCHING,
     ArrayMapping as ArrayMapping,
     CompoundFactor as CompoundFactor,
     SdyShardingRule as SdyShardingRule,
-    custom_partitioning as custom_partitioning,
 )

@@ -14,6 +14,7 @@ import numpy as np
 
 from tinyxla import lax
 from tinyxla.ad_checkpoint import checkpoint, checkpoint_name
+from tinyxla.api.functions import trace_tree
 from tinyxla.api.shard_map import shard_map
 from tinyxla.jax.jaxprs.jaxpr import ClosedJaxpr, Jaxpr, jaxpr_as_fun
 from tinyxla.jax.jaxprs.primitives.program_primitives import Primitive
@@ -27,6 +28,7 @@ from tinyxla.ops.op import ops
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.core import innermost, state
 from tinyxla.tracing.promotion import as_array
+from tinyxla.transforms.calls import call as call_op
 from tinyxla.transforms.custom import Rule, apply
 
 
@@ -305,6 +307,15 @@ def _shard_map(
 
 
 _define("shard_map", _shard_map, True)
+
+
+def _custom_partitioning(*args: Any, call: ClosedJaxpr, partitioning: Any) -> list[Any]:
+    made, captured, weak, _ = trace_tree(lambda *xs: list(jaxpr_as_fun(call)(*xs)), args, {})
+    found = call_op(*map(as_array, args), *captured, to_apply=made, partitioning=partitioning)
+    return [x.with_weak_type(w) for x, w in zip(found, weak, strict=True)]
+
+
+_define("custom_partitioning", _custom_partitioning, True)
 
 
 def _recast(x: Any, axes: Any, source: str, target: str) -> Any:
