@@ -6,6 +6,7 @@ element type, shape and weakness, so a call is looked up by the pytree structure
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import sys
@@ -50,7 +51,7 @@ from tinyxla.partitioning.memory_kinds import says_memory_kinds
 from tinyxla.partitioning.placement import check_agrees, is_placement, placed, says_where
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
-from tinyxla.tracing.array import Array, ConcreteArray, described_signature
+from tinyxla.tracing.array import Array, ConcreteArray, described_signature, signature_of
 from tinyxla.tracing.cache_keys import hashable
 from tinyxla.tracing.config import config
 from tinyxla.tracing.core import Tracer, check_computation, state, unwanted
@@ -326,7 +327,7 @@ class Jitted(Described, Generic[P, R]):
                 raise not_comparable(self.__name__, static, error) from error
             raise
         if program is None:
-            program = self._traced(key, len(args), positional, named, leaves)
+            program = self._traced_for_values(key) or self._traced(key, len(args), positional, named, leaves)
             if not any(isinstance(x, Tracer) for x in program.captured):  # which belong to a trace that will end
                 have_values = all(type(x) is int for x in signatures)
                 program.runs = have_values and not (key.around.axes and program.computation.axis_names)
@@ -334,6 +335,18 @@ class Jitted(Described, Generic[P, R]):
                     self._by_signatures[self._label(positional, named, static), context.number, *signatures] = program
                 self._programs[key] = program
         return program, leaves
+
+    def _traced_for_values(self, key: _Key) -> Program | None:
+        """For traced arrays, the trace for arrays of the same types, if there is one."""
+        if all(type(x) is int for x in key.signatures):
+            return None
+        numbers = [x if type(x) is int else _signature_of_values(x) for x in key.signatures]
+        found = self._programs.get(key._replace(signatures=tuple(numbers)))
+        if type(found) is not Program:
+            return None
+        made = copy.copy(found)
+        made.runs = False
+        return made
 
     def _traced(
         self, key: _Key, count: int, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]
@@ -709,6 +722,13 @@ def _signature(x: Any) -> Any:
     if isinstance(x, ConcreteArray | ShardedArray):
         return x.signature()
     return (np.dtype(x.dtype), tuple(x.shape), x.weak_type, getattr(x, "sharding", None))
+
+
+def _signature_of_values(signature: Any) -> int | None:
+    """The signature of arrays of the type of a traced one; None of one that is placed."""
+    dtype, shape, weak_type, sharding = signature
+    is_usual = sharding is None or sharding == SingleDeviceSharding()
+    return signature_of(dtype, shape, weak_type) if is_usual else None
 
 
 def _description(x: Any) -> ShapeDtypeStruct:

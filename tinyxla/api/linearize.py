@@ -166,9 +166,9 @@ def _leaves_like(
             raise ShapeError(f"{what} must have the shape {template.shape}, but is {Shape.of(x)}.")
         if x.dtype != template.dtype:
             wanted = element_type(template.dtype)
-            loses_imaginary = x.dtype.kind == "c" and wanted.kind != "complex"
+            is_of_other_kind = (x.dtype.kind == "c") != (wanted.kind == "complex")
             loses_fraction = wanted.is_integer and not is_integer(x)
-            if not x.weak_type or loses_imaginary or loses_fraction or (is_strict and x.dtype.kind not in "fc"):
+            if not x.weak_type or is_of_other_kind or loses_fraction or (is_strict and x.dtype.kind not in "fc"):
                 raise DTypeError(
                     f"{what} must have the type {element_type(template.dtype).dtype.name}, but is {Shape.of(x)}; "
                     f"convert it with astype({element_type(template.dtype).dtype.name!r})."

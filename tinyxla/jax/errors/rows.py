@@ -353,9 +353,13 @@ _TABLE: tuple[tuple[str, str], ...] = (
     (r"^jit of .*: it takes a function, but got a static method", "staticmethod arguments are not supported, got"),
     (r"^jit of .*: the static arguments .* cannot be compared", "static arguments should be comparable using __eq__."),
     (
+        r"^(\S+): abstract_eval must return",
+        "{1}.abstract_eval() method should return a tuple or a list iff {1}.multiple_results.",
+    ),
+    (
         r"the static argument .*? is (.*) of type \w+, which cannot be hashed \((unhashable type: '([\w.]+)')\)",
         "Non-hashable static arguments are not supported. An error occurred while trying to hash an object of type "
-        "<class '{3}'>, {1}. The error was:\nTypeError: {2}",
+        "<class '{3}'>, {1:str}. The error was:\nTypeError: {2}",
     ),
     (r"the static argument .* cannot be hashed", "Non-hashable static arguments are not supported."),
     (
@@ -1087,6 +1091,7 @@ def _mismatch(given: str) -> str:
 _NOTATIONS: dict[str, Callable[[str], str]] = {
     "next": lambda given: str(int(given) + 1),
     "path": _path,
+    "str": lambda given: re.sub(r"^array\((.*?)(, dtype=\w+)?\)$", r"\1", given),
     "mismatch": _mismatch,
     "rank": lambda given: str(len([n for n in given.strip("()").split(",") if n.strip()])),
     "lower": str.lower,

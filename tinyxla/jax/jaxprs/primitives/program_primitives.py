@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import ConcretizationError
+from tinyxla.errors import ArgumentError, ConcretizationError
 from tinyxla.jax.jaxprs.avals import UndefinedPrimal, Zero, get_aval, instantiate_zeros
 from tinyxla.jax.jaxprs.traces.current_trace import ProgramTrace
 from tinyxla.jax.jaxprs.traces.recording import region, vectorized
@@ -77,11 +77,6 @@ class Primitive:
     def can_run(self) -> bool:
         """Whether there is an implementation or a lowering; linear primitives need none if they are transposed."""
         return self in lowerings or self.impl != self.apply_lowering or self.abstract_eval is None
-
-    def abstract_results(self, values: Sequence[Any], params: dict[str, Any]) -> list[Any]:
-        """The abstract values of the results for those of operands."""
-        assert self.abstract_eval is not None
-        return _lists(self, self.abstract_eval(*map(get_aval, values), **params))
 
     def apply_lowering(self, *args: Any, **params: Any) -> Any:
         """The results by the lowering rule."""
@@ -234,7 +229,8 @@ class PrimitiveRule(Rule):
 
     def _transposed(self, wanted: Mask, values: Values) -> tuple[tuple[Any, ...], Pullback]:
         if self.is_linear and not self.primitive.can_run:  # the tangents are zeros here
-            outputs = tuple(zeros(a.shape, a.dtype) for a in self.primitive.abstract_results(values, self.params))
+            results = _avals_of_results(self.primitive, list(map(get_aval, values)), self.params)
+            outputs = tuple(zeros(a.shape, a.dtype) for a in results)
         else:
             outputs = apply(replace(self, is_linear=False), *values)
         avals: list[Any] = [get_aval(x) for x in outputs]
@@ -275,6 +271,19 @@ class PrimitiveRule(Rule):
 
 def _lists(primitive: Primitive, found: Any) -> list[Any]:
     return list(found) if primitive.multiple_results else [found]
+
+
+def _avals_of_results(primitive: Primitive, avals: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    """What `abstract_eval` says of the results."""
+    assert primitive.abstract_eval is not None
+    found = primitive.abstract_eval(*avals, **params)
+    if isinstance(found, list | tuple) != primitive.multiple_results:
+        wanted = "a list" if primitive.multiple_results else "one aval"
+        raise ArgumentError(
+            f"{primitive.name}: abstract_eval must return {wanted}, since multiple_results is "
+            f"{primitive.multiple_results}, but gave {found!r}."
+        )
+    return _lists(primitive, found)
 
 
 def _tangent(t: Any) -> Any:
@@ -326,7 +335,7 @@ class _Unlowered:
 
 def _called(primitive: Primitive, values: Sequence[Any], params: dict[str, Any], function: Callable[..., Any]) -> Any:
     """Results of the types that the primitive's abstract evaluation gives, of a function of values."""
-    avals = primitive.abstract_results(values, params)
+    avals = _avals_of_results(primitive, list(map(get_aval, values)), params)
     shapes = tuple(Shape(element_type(a.dtype), tuple(a.shape)) for a in avals)
     outputs = callback(*map(as_array, values), function=function, shapes=shapes)
     found = [x.with_weak_type(bool(a.weak_type)) for x, a in zip(outputs, avals, strict=True)]
@@ -335,7 +344,7 @@ def _called(primitive: Primitive, values: Sequence[Any], params: dict[str, Any],
 
 def _lowered(primitive: Primitive, lowering: Callable[..., Any], values: Values, params: dict[str, Any]) -> Any:
     avals = [get_aval(x) for x in values]
-    outputs = None if primitive.abstract_eval is None else _lists(primitive, primitive.abstract_eval(*avals, **params))
+    outputs = None if primitive.abstract_eval is None else _avals_of_results(primitive, avals, params)
     module = SimpleNamespace(platforms=("cpu",), add_keepalive=lambda kept: None)
     context = SimpleNamespace(primitive=primitive, avals_in=avals, avals_out=outputs, module_context=module)
     found = lowering(context, *values, **params)
