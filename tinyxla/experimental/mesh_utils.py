@@ -72,7 +72,7 @@ def create_hybrid_device_mesh(
         An array of devices.
 
     Raises:
-        ArgumentError: the shapes have different lengths, or there are more or fewer devices.
+        ArgumentError: the shapes have different lengths, or there are more or fewer devices or processes.
 
     Example:
         >>> from tinyxla.experimental.mesh_utils import create_hybrid_device_mesh
@@ -86,5 +86,11 @@ def create_hybrid_device_mesh(
             "must have one size for each axis."
         )
     blocks = create_device_mesh((*dcn_mesh_shape, *mesh_shape), devices)
+    owners, wanted = {device.process_index for device in blocks.flat}, math.prod(dcn_mesh_shape)
+    if len(owners) != wanted:
+        raise ArgumentError(
+            f"create_hybrid_device_mesh: dcn_mesh_shape {tuple(dcn_mesh_shape)} is for {wanted} processes, but the "
+            f"devices are of {len(owners)}; use create_device_mesh for devices of one process."
+        )
     order = [k for axis in range(rank) for k in (axis, rank + axis)]
     return blocks.transpose(order).reshape([m * n for m, n in zip(dcn_mesh_shape, mesh_shape, strict=True)])

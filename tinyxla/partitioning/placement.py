@@ -77,23 +77,16 @@ def placed_result(what: str, function: Callable[[], Any], placements: Any, is_ty
         ShardingTypeError: a placement along an axis that is in types elsewhere, but not here.
     """
     for placement in pytrees.flatten_shown(placements, is_placement)[0]:
-        _check_kinds(what, placement)
+        _check_kinds(what, placement, is_type)
     return placed(what, with_auto_axes(EVERY, function), placements, is_type=is_type)
 
 
-def _check_kinds(what: str, placement: Any) -> None:
-    """Refuse axes that are in types by their mesh, but left to the compiler or manual here, and a mesh of which other
-    axes are in types than of the current one."""
+def _check_kinds(what: str, placement: Any, is_type: bool) -> None:
+    """Refuse axes that are left to the compiler or manual here, where the placement is a type or its mesh has them in
+    types, and a mesh of which other axes are in types than of the current one."""
     spec, mesh = _spec_and_mesh(placement)
     if mesh.empty:
         return
-    here = dict(zip(mesh.axis_names, axis_types(mesh), strict=True))
-    for name in (name for part in spec for name in axes_of(part)):
-        if name in mesh.explicit_axes and here[name] is not AxisType.Explicit:
-            raise ShardingTypeError(
-                f"{what}: {spec} names the axis {name!r}, which is {here[name].name} here; leave it out where it is "
-                "no part of types."
-            )
     around = current_mesh()
     pairs = zip(axis_types(around), mesh.axis_types, strict=False)
     is_other = any(x is AxisType.Explicit and y is AxisType.Auto for x, y in pairs)
@@ -102,6 +95,13 @@ def _check_kinds(what: str, placement: Any) -> None:
             f"{what}: a sharding is over {mesh}, but the current mesh is {around}; use a sharding of that mesh, or a "
             "PartitionSpec."
         )
+    here = dict(zip(mesh.axis_names, axis_types(mesh), strict=True))
+    for name in (name for part in spec for name in axes_of(part)):
+        if (is_type or name in mesh.explicit_axes) and here[name] is not AxisType.Explicit:
+            raise ShardingTypeError(
+                f"{what}: {spec} names the axis {name!r}, which is {here[name].name} here; leave it out where it is "
+                "no part of types, and use lax.with_sharding_constraint."
+            )
 
 
 def _spec_and_mesh(placement: Any) -> tuple[PartitionSpec, AbstractMesh]:

@@ -18,6 +18,7 @@ from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, Numbe
 from tinyxla.numpy.arguments import array_of, constant, python_dtype, shape_of
 from tinyxla.ops import elementwise
 from tinyxla.ops.random_bits import threefry2x32
+from tinyxla.partitioning.array import ShardedArray
 from tinyxla.random.generators import GENERATORS
 from tinyxla.shapes import KEY_TYPES, KeyType, Shape, element_type
 from tinyxla.tracing.array import Array, ConcreteArray, wrap
@@ -245,7 +246,10 @@ def key_data(keys: Any) -> Array:
     >>> key_data(key(42))
     Array([ 0, 42], dtype=uint32)
     """
-    return typed_keys("tinyxla.random.key_data", keys)[0].words
+    words = typed_keys("tinyxla.random.key_data", keys)[0].words
+    if isinstance(words, ShardedArray):  # its sharding has an entry for the words of a key, too
+        return ShardedArray(words.block, words.shape, words.layout.with_rank(words.ndim), words.weak_type)
+    return words
 
 
 def key_impl(keys: Any) -> str:

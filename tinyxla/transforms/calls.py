@@ -390,7 +390,7 @@ def split_reverse(computation: Computation, active: Mask, checkpoint: Checkpoint
     both, flows, moving, before, length_there = reverse(computation, active, seeded, False)
     keeps = None if checkpoint is None else checkpoint.keeps
     if checkpoint is not None:
-        both = _rematted(both, length_there)
+        both = _rematted(both, len(computation.parameters))
     count = len(computation.outputs)
     early, late = partition(both, len(computation.parameters), count, keeps, effects_there=before)
     number = {x: k for k, x in enumerate(early.parameters)}
@@ -408,11 +408,13 @@ def split_reverse(computation: Computation, active: Mask, checkpoint: Checkpoint
 _REMATTED = "rematted_computation"  # the scope of what is computed again
 
 
-def _rematted(both: Computation, length_there: int) -> Computation:
-    """Both passes of a checkpoint, with the first one in a scope of its own."""
+def _rematted(both: Computation, primals: int) -> Computation:
+    """Both passes of a checkpoint, with what depends on the first parameters alone in a scope of its own."""
     made, new = both.copy()
-    for x in both.instructions[:length_there]:
-        new[x].source = x.source and x.source.inside(_REMATTED)
+    back = _dependent(both, (True,) * (len(both.parameters) - primals))
+    for x in both.instructions:
+        if x not in back:
+            new[x].source = x.source and x.source.inside(_REMATTED)
     return made
 
 

@@ -17,6 +17,35 @@ from tinyxla.jax.partitioning.partitioned_text import GlobalModule, global_text,
 from tinyxla.tracing import pytrees
 
 
+class HloModule:
+    """The program of a device, as text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def to_string(self, *options: Any) -> str:
+        return self._text
+
+
+class RuntimeExecutable:
+    """An executable, with what JAX's says of a compiled function."""
+
+    def __init__(self, compiled: Any) -> None:
+        self._compiled = compiled
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._compiled._executable, name)
+
+    def get_output_memory_kinds(self) -> list[list[str]]:
+        """The kinds of memory of the results."""
+        shardings, _ = pytrees.flatten_shown(self._compiled.output_shardings)
+        return [[sharding.memory_kind for sharding in shardings]]
+
+    def hlo_modules(self) -> list[HloModule]:
+        """The program of a device."""
+        return [HloModule(self._compiled.as_text())]
+
+
 @dataclass(frozen=True)
 class ArgInfo:
     """The type of an array among the arguments, and whether it is donated."""

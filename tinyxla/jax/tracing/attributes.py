@@ -25,6 +25,7 @@ from tinyxla.jax.random_keys.consumed_keys import consumption
 from tinyxla.jax.random_keys.key_reuse import checking
 from tinyxla.jax.stages.compile_events import tell_of_compiling
 from tinyxla.jax.stages.stage_attributes import (
+    RuntimeExecutable,
     args_info,
     cache_size,
     global_ir,
@@ -117,7 +118,7 @@ def set_attributes() -> None:
     compiled.as_text = hlo_of_device
     compiled.input_formats, compiled.output_formats = property(input_formats), property(output_formats)
     array_type.format = property(array_format)
-    Compiled.runtime_executable = lambda self: self._executable  # type: ignore[attr-defined]
+    Compiled.runtime_executable = lambda self: RuntimeExecutable(self)  # noqa: PLW0108 # type: ignore[attr-defined]
     tell_of_compiling()
     Traced.jaxpr = property(traced_jaxpr)  # type: ignore[assignment, method-assign]
     Lowered.as_text = in_stablehlo(Lowered.as_text)  # type: ignore[method-assign]
