@@ -339,6 +339,12 @@ def test_linear_maps_of_real_numbers_refuse_complex_ones() -> None:
             linear(1j)
 
 
+def test_linear_maps_of_complex_numbers_refuse_real_ones() -> None:
+    for linear in (tx.linearize(lambda x: 2 * x, 1j)[1], tx.linear_transpose(lambda x: 2j * x, 1.0)):
+        with pytest.raises(DTypeError, match=r"must have the type complex64, but is f32\[\]"):
+            linear(1.0)
+
+
 def test_primals_and_tangents_are_both_tuples_or_both_lists() -> None:
     tx.jvp(tx.numpy.sin, [1.0], [1.0])
     with pytest.raises(ArgumentError, match=r"both tuples or both lists, but have .* \(\*,\) and \[\*\] where"):

@@ -66,6 +66,20 @@ def test_a_function_is_traced_once_for_equal_shapes() -> None:
     assert traced.count == 1
 
 
+def test_a_trace_for_arrays_serves_traced_ones_too() -> None:
+    traced = Counted(lambda x: x * 2)
+    compiled, x = tx.jit(traced), tnp.ones(3)
+    compiled(x)
+    assert_same(tx.jit(lambda x: compiled(compiled(x)))(x), np.full(3, 4, np.float32))
+    assert_same(tx.vmap(compiled)(tnp.ones((2, 3))), np.full((2, 3), 2, np.float32))
+    assert_same(tx.grad(lambda x: compiled(x).sum())(x), np.full(3, 2, np.float32))
+    assert compiled.lower(tx.ShapeDtypeStruct((3,), "float32")).compile()(x).shape == (3,)
+    assert traced.count == 1
+    compiled(tnp.ones(3, "int32"))
+    tx.jit(compiled)(1.0)
+    assert traced.count == 3
+
+
 @pytest.mark.parametrize(
     "other",
     [

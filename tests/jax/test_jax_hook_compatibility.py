@@ -587,7 +587,17 @@ def test_implementations_that_need_values_are_called_when_programs_run() -> None
         print(jax.make_jaxpr(p.bind)(1.0))
         print(jax.jit(p.bind)(3.0), jax.jit(jax.grad(lambda x: p.bind(x) * x))(3.0))
         print(jax.jit(jax.vmap(p.bind))(np.arange(3.0)))
-        """) == ["{ lambda ; a:f32[]. let b:f32[] = half a in (b,) }", "1.5 3.0", "[0.  0.5 1. ]"]
+        p.def_abstract_eval(lambda x: [x])
+        try:
+            jax.jit(p.bind)(np.ones(2))
+        except ValueError as error:
+            print(str(error).splitlines()[-1])
+        """) == [
+        "{ lambda ; a:f32[]. let b:f32[] = half a in (b,) }",
+        "1.5 3.0",
+        "[0.  0.5 1. ]",
+        "  In JAX: half.abstract_eval() method should return a tuple or a list iff half.multiple_results.",
+    ]
 
 
 def test_reshape_of_arrays_of_numpy_is_of_numpy() -> None:

@@ -512,12 +512,15 @@ def test_functions_and_environment_print_as_in_jax() -> None:
         print(repr(jax.jit(f)).startswith("<PjitFunction of <function f at"), jax.jit(Unprintable()))
         print(jax.make_jaxpr(f).__name__, jax.print_environment_info(return_string=True).splitlines()[0])
         compiled = jax.jit(f).lower(1.0).compile()
-        print(compiled.in_avals, compiled.runtime_executable() is not None)
+        executable = compiled.runtime_executable()
+        print(compiled.in_avals, executable.get_output_memory_kinds())
+        print(executable.hlo_modules()[0].to_string() == compiled.as_text())
         """)
     assert lines == [
         "True <PjitFunction>",
         "make_jaxpr(f) jax:    0.10.2",
-        "((ShapedArray(float32[], weak_type=True),), {}) True",
+        "((ShapedArray(float32[], weak_type=True),), {}) [['device']]",
+        "True",
     ]
 
 

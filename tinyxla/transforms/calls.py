@@ -387,7 +387,7 @@ def split_reverse(computation: Computation, active: Mask, checkpoint: Checkpoint
     if checkpoint is not None and checkpoint.policy is not None:
         whole = computation  # a policy is asked of the operations inside calls, too
         computation, _, _ = trace(lambda *x: run(whole, x, inline=True), whole.parameter_shapes, whole.name)
-    both, flows, moving, before, length_there = reverse(computation, active, seeded, False)
+    both, flows, moving, before = reverse(computation, active, seeded, False)
     keeps = None if checkpoint is None else checkpoint.keeps
     if checkpoint is not None:
         both = _rematted(both, len(computation.parameters))

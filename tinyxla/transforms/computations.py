@@ -158,14 +158,12 @@ def flowing(computation: Computation, mask: Mask) -> Mask:
 
 class Reversed(NamedTuple):
     """`flows` says which of the active operands have a cotangent; `moving`, to which results a derivative flows from
-    them; `effects_there` and `length_there`, how many of the side effects and instructions belong to the way there: the
-    first ones."""
+    them; `effects_there`, how many of the side effects belong to the way there: the first ones."""
 
     both: Computation
     flows: Mask
     moving: Mask
     effects_there: int
-    length_there: int
 
 
 @lru_cache(1024)
@@ -177,17 +175,16 @@ def reverse(
     shapes = computation.parameter_shapes
     flows: list[bool] = []
     moving: list[bool] = []
-    effects_there = length_there = 0
+    effects_there = 0
 
     def function(*inputs: Any) -> list[Any]:
         primals, seeds = inputs[: len(shapes)], inputs[len(shapes) :]
         moved = chosen(primals, active)
         values, pullback = vjp(lambda *x: run(computation, spread(x, active, primals)), moved, tape())
         moving.extend(pullback.flows)
-        nonlocal effects_there, length_there
+        nonlocal effects_there
         assert state.staging is not None
         effects_there = sum(x.has_side_effect for x in state.staging.instructions)
-        length_there = len(state.staging.instructions)
         found = pullback(spread(seeds, seeded))
         if whole:
             found = [zeros_like(x) if c is None else c for x, c in zip(moved, found, strict=True)]
@@ -196,7 +193,7 @@ def reverse(
 
     outputs = [x.shape for x in computation.outputs]
     made = _transformed(function, [*shapes, *chosen(outputs, seeded)], f"{computation.name}_vjp")
-    return Reversed(made, tuple(flows), tuple(moving), effects_there, length_there)
+    return Reversed(made, tuple(flows), tuple(moving), effects_there)
 
 
 @lru_cache(1024)

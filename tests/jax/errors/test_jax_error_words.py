@@ -27,6 +27,7 @@ CASES = {
     "jax.jit(lambda a: a).lower(x).as_text(dialect='xyz')": 3,
     "jax.jit(lambda a: a).lower(x).compile()(m)": 12,
     "jax.jit(lambda a, b: a, static_argnums=1)(x, [1])": 30,
+    "jax.jit(lambda a, b: a, static_argnums=1)(x, np.asarray(1))": 30,
     "jax.custom_jvp(lambda a: a)(x)": 8,
     "jax.custom_vjp(lambda a: a)(x)": 8,
     "jax.export.export(lambda x: x)": 11,

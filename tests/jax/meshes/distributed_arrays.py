@@ -244,7 +244,7 @@ def random_numbers():
     many = jax.jit(lambda k: jax.random.normal(k, (16, 3)), out_shardings=rows)(key)
     yield one, many, bool((np.asarray(one) == np.asarray(many)).all())
     keys = jax.device_put(jax.random.split(key, 8), rows)
-    yield np.asarray(jax.random.key_data(keys))
+    yield jax.random.key_data(keys), jax.random.key_data(keys).sharding.spec == P("x", None)
     yield np.asarray(jax.vmap(lambda k: jax.random.uniform(k, (2,)))(keys))
     yield np.asarray(jax.jit(lambda k: jax.random.permutation(k, 16), out_shardings=rows)(key))
 

@@ -66,6 +66,10 @@ def arrays_of_devices():
         mesh_utils.create_device_mesh((4,))
     except ValueError as error:
         yield error
+    try:
+        mesh_utils.create_hybrid_device_mesh((2, 2), (2, 1), process_is_granule=True)
+    except ValueError:
+        yield "refused"
     mesh = Mesh(mesh_utils.create_device_mesh((4, 2)), ("a", "b"))
     yield jax.device_put(_grid(8, 4), NamedSharding(mesh, P("a", "b")))
     with mesh:

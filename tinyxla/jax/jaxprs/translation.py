@@ -47,6 +47,7 @@ from tinyxla.ops.distributed.replica_groups import REPLICAS
 from tinyxla.shapes import Shape, TupleShape
 from tinyxla.text.op_names import function_name
 from tinyxla.tracing.array import wrap
+from tinyxla.tracing.meshes import context
 from tinyxla.tracing.promotion import as_array
 from tinyxla.tracing.shardings import NamedSharding, PartitionSpec, spec_of, sums_of
 from tinyxla.transforms.calls import call
@@ -437,7 +438,9 @@ def _constraint_params(x: Instruction, a: Any) -> Params:
     sums = sums_of(a.spec)
     spec = PartitionSpec(*a.spec, unreduced=sums.unreduced, reduced=sums.reduced)
     unconstrained = {k for k, part in enumerate(spec) if part is PartitionSpec.UNCONSTRAINED}
-    return {"sharding": NamedSharding(a.mesh, spec, memory_kind=a.memory_kind), "unconstrained_dims": unconstrained}
+    is_current = context.is_set and a.mesh == context.mesh and a.memory_kind is None
+    mesh = a.mesh.abstract_mesh if is_current else a.mesh  # whose devices are those of the context
+    return {"sharding": NamedSharding(mesh, spec, memory_kind=a.memory_kind), "unconstrained_dims": unconstrained}
 
 
 _CASTS = {("varying", "unreduced"): "vary_unreduced_cast_p", ("reduced", "varying"): "reduced_vary_cast_p"}

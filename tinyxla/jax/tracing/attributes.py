@@ -118,7 +118,7 @@ def set_attributes() -> None:
     compiled.as_text = hlo_of_device
     compiled.input_formats, compiled.output_formats = property(input_formats), property(output_formats)
     array_type.format = property(array_format)
-    Compiled.runtime_executable = lambda self: RuntimeExecutable(self)  # noqa: PLW0108 # type: ignore[attr-defined]
+    Compiled.runtime_executable = lambda self: RuntimeExecutable(self)  # type: ignore[attr-defined]
     tell_of_compiling()
     Traced.jaxpr = property(traced_jaxpr)  # type: ignore[assignment, method-assign]
     Lowered.as_text = in_stablehlo(Lowered.as_text)  # type: ignore[method-assign]
