@@ -159,7 +159,7 @@ class Split(NamedTuple):
 @lru_cache(256)
 def split(body: Computation, active: Mask) -> Split:
     carried = len(body.parameters)
-    both, _, _, there, _ = reverse(body, active, active, True)
+    both, _, _, there = reverse(body, active, active, True)
     both = updating_in_place(both)
     same, counters = unchanged(body), counting(body)
     made = hoisted(both, (*same, *[False] * (len(both.parameters) - carried)))
