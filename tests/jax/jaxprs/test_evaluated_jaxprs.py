@@ -116,3 +116,34 @@ def test_linearize_of_an_evaluated_jaxpr_holds_the_same_inside_of_a_jaxpr() -> N
         print(held[0] == held[1], len(held[0]))
         """
     assert _printed(program) == ["True 4"]
+
+
+def test_shardings_of_compiled_functions_are_parameters_of_jit() -> None:
+    assert printed("""
+        import jax, numpy as np
+        from jax import lax
+        from jax.sharding import NamedSharding, PartitionSpec as P
+        jax.config.update("jax_num_cpu_devices", 2)
+        mesh = jax.make_mesh((2,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
+        rows, whole = NamedSharding(mesh, P("x")), NamedSharding(mesh, P())
+        f = jax.jit(lambda x, y: (2 * x + y, y), in_shardings=(rows, whole), out_shardings=(rows, rows))
+        x = np.arange(4.0)
+        for g in (f, jax.vmap(f), lambda x, y: f(x, lax.with_sharding_constraint(y, rows))):
+            made = jax.make_jaxpr(g)(np.ones((4, 2)), np.ones((4, 2)))
+            eqn = made.eqns[-1]
+            shardings = [s.spec for name in ("in_shardings", "out_shardings") for s in eqn.params[name]]
+            print(*[e.primitive.name for e in made.eqns], *[e.primitive.name for e in eqn.params["jaxpr"].eqns])
+            print(*shardings)
+        made = jax.make_jaxpr(f)(x, x)
+        print(*[y.sharding.spec for y in jax.core.eval_jaxpr(made.jaxpr.replace(), [], x, x)])
+        print(*[np.asarray(y) for y in jax.jit(jax.extend.core.jaxpr_as_fun(made))(x, x)])
+        """) == [
+        "jit mul add",
+        "P('x', None) P(None, None) P('x', None) P('x', None)",
+        "jit mul add",
+        "P(UNCONSTRAINED, 'x') P(UNCONSTRAINED, None) P(UNCONSTRAINED, 'x') P(UNCONSTRAINED, 'x')",
+        "sharding_constraint jit mul add",
+        "P('x', None) P(None, None) P('x', None) P('x', None)",
+        "P('x',) P('x',)",
+        "[0. 3. 6. 9.] [0. 1. 2. 3.]",
+    ]

@@ -24,6 +24,7 @@ from tinyxla.jax.jaxprs.jaxpr import (
     no_effects,
     side_effects_of,
 )
+from tinyxla.jax.jaxprs.jit_shardings import with_jit_shardings
 from tinyxla.jax.jaxprs.primitives.catalogue import BINARY, BITWISE, UNARY, LaxPrimitive, primitives
 from tinyxla.jax.jaxprs.primitives.op_translations import (
     OP_TRANSLATIONS,
@@ -71,9 +72,10 @@ def of_computation(
     for v, is_weak in zip(inputs, weak_inputs, strict=False):
         v.aval = v.aval.update(weak_type=is_weak)
     outputs = translation.outputs(weak)
+    equations = with_jit_shardings(translation.equations, outputs)
     side_effects = side_effects_of(made)
     info = DebugInfo("jit", name)
-    jaxpr = Jaxpr(inputs[count:], inputs[:count], outputs, translation.equations, side_effects, info, computation=made)
+    jaxpr = Jaxpr(inputs[count:], inputs[:count], outputs, equations, side_effects, info, computation=made)
     return jaxpr, [wrap(x.attributes.literal.value) for x in arrays]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -391,8 +392,16 @@ def _cond(index: Any, *args: Any, branches: Sequence[ClosedJaxpr], **ignored: An
     return lax.switch(index, [jaxpr_as_fun(b) for b in branches], *args)
 
 
-def _jit(*args: Any, jaxpr: ClosedJaxpr, **ignored: Any) -> list[Any]:
-    return jaxpr.compiled(*args)
+def _jit(
+    *args: Any, jaxpr: ClosedJaxpr, in_shardings: Sequence[Any] = (), out_shardings: Sequence[Any] = (), **ignored: Any
+) -> list[Any]:
+    return _constrained(jaxpr.compiled(*_constrained(args, in_shardings)), out_shardings)
+
+
+def _constrained(arrays: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
+    """Arrays under shardings, where there are such."""
+    pairs = itertools.zip_longest(arrays, shardings)
+    return [x if sharding is None else lax.with_sharding_constraint(x, sharding) for x, sharding in pairs]
 
 
 def _remat(
