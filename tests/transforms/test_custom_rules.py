@@ -464,6 +464,16 @@ def test_what_is_computed_again_is_not_merged() -> None:
     assert sines(f) > sines(f, policy=tx.checkpoint_policies.everything_saveable)
 
 
+@pytest.mark.parametrize(("kept", "loops"), [("cosine", 2), ("sine", 3)])
+def test_policies_of_checkpoints_are_asked_of_the_steps_of_loops(kept: str, loops: int) -> None:
+    def f(x: Any) -> Any:
+        return tx.lax.fori_loop(0, 3, lambda k, c: tx.numpy.sin(c), x).sum()
+
+    gradient = tx.jit(tx.grad(tx.checkpoint(f, policy=lambda op, *shapes, **attributes: op.name == kept)))
+    assert gradient.lower(V).as_text().count(" while(") == loops
+    np.testing.assert_allclose(gradient(V), tx.grad(f)(V), rtol=1e-5)
+
+
 def test_static_arguments_of_checkpoints() -> None:
     @functools.partial(tx.checkpoint, static_argnums=(1,), static_argnames="twice")
     def f(x: Any, flag: bool, *, twice: bool = False) -> Any:

@@ -15,6 +15,7 @@ from tinyxla.errors import ClosedOverTracerError, DifferentiationError, ShapeErr
 from tinyxla.hlo import Computation, Instruction, is_constant
 from tinyxla.ops import Op, Sample, calls, elementwise, movement
 from tinyxla.ops.barrier import opt_barrier
+from tinyxla.ops.dynamic_slices import dynamic_update_slice
 from tinyxla.ops.op import Axes, Factors, Joint
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.tracing.core import state, trace
@@ -52,7 +53,8 @@ class Composite(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """What the way back through a call keeps of the way there; the rest, but for the operands, is computed again.
+    """What the way back through a call keeps of the way there; the rest, but for the operands, is computed again. Of what
+    the way back needs of a loop it keeps the values of all steps that the policy says yes to.
 
     `policy`, of an op, its operands' shapes and its attributes, says of what to keep the result; None: of nothing.
     Without `barrier` the compiler may take a result that is still there for the one computed again. `is_back` marks the
@@ -65,10 +67,29 @@ class Checkpoint(NamedTuple):
 
     def keeps(self, x: Instruction) -> bool:
         if x.op is calls.get_tuple_element:
-            return self.keeps(x.operands[0])
+            row = _stacked(x.operands[0], x.attributes.index)
+            return (row is not None and self.keeps(row)) or self.keeps(x.operands[0])
         return self.policy is not None and bool(
             self.policy(x.op, *(o.shape for o in x.operands), **x.attributes._asdict())
         )
+
+
+def _stacked(loop: Instruction, index: int) -> Instruction | None:
+    """What each step of a loop, or of one that a call is, puts into an array of which it makes a row at a time; None if
+    a result is no such."""
+    if loop.op.name == "call":
+        result = loop.attributes.to_apply.outputs[index]
+        return _stacked(result.operands[0], result.attributes.index) if result.op is calls.get_tuple_element else None
+    if loop.op.name != "while":
+        return None
+    body: Computation = loop.attributes.body
+    updated = body.outputs[index]
+    if updated.op is not dynamic_update_slice or updated.operands[0] is not body.parameters[index]:
+        return None
+    row = updated.operands[1]
+    while row.op in (movement.reshape, movement.broadcast) and row.array_shape.size == row.operands[0].array_shape.size:
+        (row,) = row.operands
+    return None if row.op is movement.parameter else row
 
 
 class CallPlan(NamedTuple):

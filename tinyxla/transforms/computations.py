@@ -352,7 +352,7 @@ def _computed_again(
         if x not in demanded or x in late or x in free or x.op is movement.parameter:
             continue
         made = x.operands[0] if x.op is calls.get_tuple_element else x
-        if made in repeated or not (keeps(made) or made.has_side_effect):
+        if made in repeated or not (keeps(x) or made.has_side_effect):
             again.add(x)
             demanded.update(x.operands)
     return again
