@@ -53,8 +53,8 @@ class Composite(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """What the way back through a call keeps of the way there; the rest, but for the operands, is computed again. Of what
-    the way back needs of a loop it keeps the values of all steps that the policy says yes to.
+    """What the way back through a call keeps of the way there; the rest, but for the operands, is computed again. Of
+    what the way back needs of a loop it keeps the values of all steps that the policy says yes to.
 
     `policy`, of an op, its operands' shapes and its attributes, says of what to keep the result; None: of nothing.
     Without `barrier` the compiler may take a result that is still there for the one computed again. `is_back` marks the
@@ -74,6 +74,9 @@ class Checkpoint(NamedTuple):
         )
 
 
+_KEEPING_ELEMENTS = (movement.reshape, movement.broadcast)
+
+
 def _stacked(loop: Instruction, index: int) -> Instruction | None:
     """What each step of a loop, or of one that a call is, puts into an array of which it makes a row at a time; None if
     a result is no such."""
@@ -87,7 +90,7 @@ def _stacked(loop: Instruction, index: int) -> Instruction | None:
     if updated.op is not dynamic_update_slice or updated.operands[0] is not body.parameters[index]:
         return None
     row = updated.operands[1]
-    while row.op in (movement.reshape, movement.broadcast) and row.array_shape.size == row.operands[0].array_shape.size:
+    while row.op in _KEEPING_ELEMENTS and row.array_shape.size == row.operands[0].array_shape.size:
         (row,) = row.operands
     return None if row.op is movement.parameter else row
 
