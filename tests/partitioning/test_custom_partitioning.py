@@ -68,6 +68,7 @@ def test_devices_compute_what_partition_says(way: str) -> None:
     [
         lambda f: f(_put("x")),
         lambda f: tx.jit(f)(X),
+        lambda f: tx.jit(f, device=tx.devices()[1])(X),
         lambda f: tx.jit(tx.vmap(f))(_put("x")),
         lambda f: tx.jit(tx.grad(lambda x: f(x).sum()))(_put("x")) * X,
         lambda f: tx.jit(lambda x: tx.jvp(f, (x,), (x,))[1])(_put("x")),

@@ -100,11 +100,13 @@ def device_program(
         ArgumentError: a sharding in it is over another number of devices, or over axes that are no parts of others.
         ShardingTypeError: an axis has other sizes in other meshes.
     """
-    from tinyxla.compiler.passes.inline_calls import inline_unpartitioned_calls  # here: few programs need them
+    # here, since few programs need them
+    from tinyxla.compiler.passes.inline_calls import inline_calls, inline_unpartitioned_calls
     from tinyxla.partitioning.spmd import partition
 
     sizes = {name: mesh.shape[name] for name in explicit}
-    inlined = inline_unpartitioned_calls(with_types(computation, mesh, sizes, inputs, meshes))
+    inline = inline_calls if mesh.size == 1 else inline_unpartitioned_calls
+    inlined = inline(with_types(computation, mesh, sizes, inputs, meshes))
     live = subgraph(inlined.name, inlined.parameters, inlined.outputs, effects=effects(inlined))
     used = dict.fromkeys((*meshes, *(other for _, other in meshes_in(live))))
     others = [other for other in used if other.shape_tuple != mesh.shape_tuple and not other.empty]
