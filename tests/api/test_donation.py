@@ -78,8 +78,9 @@ def test_arrays_can_be_deleted_by_name() -> None:
     x.delete()
     x.delete()
     assert x.is_deleted()
-    with pytest.raises(RuntimeError, match="deleted"):
-        x + 1
+    for use in (lambda: x + 1, lambda: x[...], x.block_until_ready):
+        with pytest.raises(RuntimeError, match="deleted"):
+            use()
 
 
 @pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")

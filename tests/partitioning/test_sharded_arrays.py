@@ -232,8 +232,9 @@ def test_deleted_array_is_not_read() -> None:
     y = tx.jit(lambda a: a + 1, donate_argnums=0)(x)
     assert x.is_deleted()
     assert not y.is_deleted()
-    with pytest.raises(DeletedError, match="deleted"):
-        x + 1
+    for use in (lambda: x + 1, x.block_until_ready):
+        with pytest.raises(DeletedError, match="deleted"):
+            use()
 
 
 def test_arguments_with_another_sharding_are_refused() -> None:

@@ -282,6 +282,9 @@ class _DeletedArray(ShardedArray):
     def delete(self) -> None:
         return None
 
+    def block_until_ready(self) -> Array:
+        return self.block  # pyright: ignore[reportReturnType] - an error
+
     def __repr__(self) -> str:
         return f"<deleted Array {self.dtype.name}[{','.join(map(str, self.shape))}]>"
 

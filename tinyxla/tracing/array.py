@@ -1354,6 +1354,12 @@ class _DeletedArray(ConcreteArray):
     def _described(self) -> str:
         return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
 
+    def block_until_ready(self) -> Array:
+        return self._value  # an error
+
+    def __getitem__(self, index: Any) -> Array:
+        return self._value[index]  # an error, also for `...`
+
     def __repr__(self) -> str:
         return f"<deleted Array {self._described()}>"
 
