@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from tinyxla.errors import ArgumentError, user_line
@@ -48,6 +49,11 @@ class Reference:
         """Whether it is not freed, and the function that made it has not ended."""
         staging = self._scope[1]
         return not self._is_freed and (staging is None or staging.active)
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether the function that is traced now may use it."""
+        return not self._is_freed and self._scope[1] is state.staging
 
     @property
     def is_lasting(self) -> bool:
@@ -177,9 +183,28 @@ class Carried:
 _MOST_REFERENCES = 1024  # of one function: an object that it makes anew whenever it is traced is never found
 
 
+_expected: ContextVar[Sequence[Reference]] = ContextVar("references that are expected", default=())
+
+
+@contextmanager
+def expecting(references: Sequence[Reference]) -> Generator[None]:
+    """References that loops and branches carry from the first time on that they are traced, since they probably use
+    them: each one that has to be found takes another time, and that for each loop around."""
+    before = _expected.set(references)
+    try:
+        yield
+    finally:
+        _expected.reset(before)
+
+
+def expected() -> Sequence[Reference]:
+    """These references."""
+    return _expected.get()
+
+
 def discovered(run: Callable[[list[Reference]], Any], known: list[Reference] | None = None) -> Any:
     """`run(references)` with all outer references that it uses; `known` ones are tried first, and others added."""
-    references = [] if known is None else known
+    references = [r for r in expected() if r.is_readable] if known is None else known
     while True:
         try:
             return run(references)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from types import EllipsisType
 from typing import Any
 
 from tinyxla import ShapeDtypeStruct, eval_shape
@@ -11,6 +12,7 @@ from tinyxla.errors import DTypeError
 from tinyxla.jax.jaxprs.avals import AbstractValue, get_aval
 from tinyxla.lax import bitcast_convert_type
 from tinyxla.numpy import zeros
+from tinyxla.numpy.indexing.dynamic_slices import Slice
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.promotion import as_array
@@ -106,6 +108,15 @@ class _At:
         return RefView(self._ref, lambda x: x[index], lambda x, part: x.at[index].set(part), index)
 
 
+def _reached(shape: tuple[int, ...], index: Any) -> tuple[int, ...]:
+    """The shape of an array so large that slices of an index fit: those that are longer are for masked reads."""
+    entries = index if isinstance(index, tuple) else (index,)
+    if Ellipsis in [e for e in entries if isinstance(e, EllipsisType)]:
+        return shape
+    lengths = [(e.size - 1) * e.stride + 1 if isinstance(e, Slice) else 0 for e in entries]
+    return (*map(max, shape, lengths), *shape[len(lengths) :])
+
+
 class RefView(_Elements):
     """A part of what a reference holds, or another form of it; reads and writes are those of the reference.
 
@@ -124,7 +135,7 @@ class RefView(_Elements):
     ) -> None:
         self.parent, self.index = parent, index  # the index, if that is what makes the part
         self._take, self._put = take, put
-        kind = eval_shape(take, ShapeDtypeStruct(parent.shape, parent.dtype))
+        kind = eval_shape(take, ShapeDtypeStruct(_reached(parent.shape, index), parent.dtype))
         self.shape, self.dtype, self.ndim, self.size = kind.shape, kind.dtype, kind.ndim, kind.size
 
     def read(self) -> Any:

@@ -21,6 +21,7 @@ from tinyxla.jax.pallas.grids import as_program, for_each_program
 from tinyxla.jax.pallas.memory import MemoryRef, allocate_all, uninitialized
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.references import expecting
 
 
 class CostEstimate(NamedTuple):
@@ -189,15 +190,16 @@ class _Call:
         scratch = self.spec.scratch_shapes
         named = allocate_all(scratch) if isinstance(scratch, dict) else {}
         others = () if isinstance(scratch, dict) else allocate_all(tuple(scratch))
-        all_scalars = pytrees.flatten(prefetched)[0]
+        shared = pytrees.leaves((prefetched, others, named))
 
         def program(indices: tuple[Any, ...]) -> None:
-            inputs = [b.load(ref, indices, all_scalars) for b, ref in zip(ins, in_refs, strict=True)]
-            outputs = [b.load(ref, indices, all_scalars) for b, ref in zip(outs, out_refs, strict=True)]
+            inputs = [b.load(ref, indices, prefetched) for b, ref in zip(ins, in_refs, strict=True)]
+            outputs = [b.load(ref, indices, prefetched) for b, ref in zip(outs, out_refs, strict=True)]
             given_inputs = pytrees.unflatten(tree, [block.local for block in inputs])
             results = pytrees.unflatten(self.out_tree, [block.local for block in outputs])
             results = results if isinstance(self.out_shape, tuple) else (results,)
-            given = self.kernel(*prefetched, *given_inputs, *results, *others, **named)
+            with expecting([*shared, *(block.local for block in (*inputs, *outputs))]):
+                given = self.kernel(*prefetched, *given_inputs, *results, *others, **named)
             if given is not None:
                 raise ArgumentError(
                     f"pallas_call: the kernel {self.name} returns {given!r}; it should write to the references of its "
@@ -206,7 +208,8 @@ class _Call:
             for blocks, block in zip(outs, outputs, strict=True):
                 blocks.store(block)
 
-        for_each_program(grid, lambda indices: as_program(grid, indices, lambda: program(indices)))
+        with expecting([*in_refs, *out_refs, *shared]):
+            for_each_program(grid, lambda indices: as_program(grid, indices, lambda: program(indices)))
         results = [blocks.cropped(ref.freeze()) for blocks, ref in zip(outs, out_refs, strict=True)]
         return pytrees.unflatten(self.out_tree, results)
 
@@ -310,7 +313,7 @@ def emit_pipeline(
 
 def estimate_cost(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> CostEstimate:
     """What a function computes and moves, by the analysis of its compiled program."""
-    found = tinyxla.jit(fun).lower(*args, **kwargs).compile().cost_analysis()
+    found = tinyxla.jit(lambda *args: fun(*args, **kwargs)).lower(*args).compile().cost_analysis()
     return CostEstimate(
         int(found.get("flops", 0)), int(found.get("transcendentals", 0)), int(found.get("bytes accessed", 0))
     )

@@ -20,6 +20,7 @@ from tinyxla.jax.jaxprs.refs import Ref, RefView, new_ref
 from tinyxla.numpy.indexing.dynamic_slices import Slice
 from tinyxla.shapes import element_type
 from tinyxla.tracing import pytrees
+from tinyxla.tracing.references import expected, expecting
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,9 @@ def run_scoped(f: Callable[..., Any], *types: Any, collective_axes: Hashable = (
     Raises:
         ArgumentError: what is no type of memory.
     """
-    return f(*map(allocate_all, types), **{name: allocate_all(type) for name, type in kw_types.items()})
+    refs, named = [allocate_all(type) for type in types], {name: allocate_all(type) for name, type in kw_types.items()}
+    with expecting([*expected(), *pytrees.leaves((refs, named))]):
+        return f(*refs, **named)
 
 
 def with_scoped(*types: Any, collective_axes: Hashable = (), **kw_types: Any) -> Callable[..., Any]:
