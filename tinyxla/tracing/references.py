@@ -206,9 +206,11 @@ def discovered(run: Callable[[list[Reference]], Any], known: list[Reference] | N
     """`run(references)` with all outer references that it uses; `known` ones are tried first, and others added."""
     references = [r for r in expected() if r.is_readable] if known is None else known
     while True:
+        before = [r.is_written for r in references]
         try:
             return run(references)
         except OuterReferenceError as error:
+            _set_written(references, before)
             found = error.reference
             is_known = any(r.target is found.target for r in references)
             if is_known or not found.is_alive or len(references) == _MOST_REFERENCES:

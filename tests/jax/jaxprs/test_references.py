@@ -53,6 +53,15 @@ def argument_of_shard_map():
         return typed, jax.jit(given)(ref, jnp.arange(4.0)), ref[...]
 
 @case
+def written_before_a_loop_that_reads_it_with_others():
+    ref, factor, total = (jax.new_ref(jnp.float32(k)) for k in range(3))
+    def step(i, _):
+        ref[...] += 1.0
+        jax.lax.fori_loop(0, 2, lambda j, _: total.addupdate(ref[...] * factor[...]), None)
+    jax.lax.fori_loop(0, 3, step, None)
+    return ref[...], total[...]
+
+@case
 def argument_and_one_from_around_of_jit():
     around, ref = jax.new_ref(jnp.zeros(3)), jax.new_ref(jnp.zeros(3))
     @jax.jit

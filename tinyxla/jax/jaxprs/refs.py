@@ -51,10 +51,10 @@ class _Elements(ABC):
         old: Any = self.read()
         self.write(old.at[index].set(_converted(value, old.dtype)))
 
-    def addupdate(self, index: Any, value: Any) -> None:
+    def addupdate(self, value: Any, idx: Any = ...) -> None:
         """Add to elements."""
         old: Any = self.read()
-        self.write(old.at[index].add(_converted(value, old.dtype)))
+        self.write(old.at[idx].add(_converted(value, old.dtype)))
 
     @property
     def at(self) -> _At:
@@ -224,4 +224,4 @@ def swap(ref: Ref, index: Any, value: Any) -> Array:
 
 def addupdate(ref: Ref, index: Any, value: Any) -> None:
     """Add to elements of a Ref."""
-    ref.addupdate(... if index is None else index, value)
+    ref.addupdate(value, ... if index is None else index)

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla import lax
+from tinyxla import lax, numpy as jnp
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.jax.jaxprs.refs import Ref, new_ref
 from tinyxla.jax.pallas.memory import uninitialized
+from tinyxla.shapes import element_type
 
 
 class Blocked(NamedTuple):
@@ -185,7 +186,7 @@ class Blocks:
 
     def store(self, block: Block) -> None:
         """Write what a program left in its block into the array."""
-        if block.local is not block.whole:
+        if block.local is not block.whole and block.local.is_written:
             part = block.local[...].reshape(self._sizes)
             block.whole[...] = lax.dynamic_update_slice(block.whole[...], part, block.starts)
 
@@ -198,10 +199,24 @@ class Blocks:
         if len(found) != len(self._dims):
             raise ArgumentError(
                 f"pallas_call: the index map of {self._name} gives {len(found)} of the {len(self._dims)} "
-                f"indices of a block. Index map function for {self._name} must return {len(self._dims)} "
-                f"values to match its block_shape; it is currently returning {len(found)} values."
+                f"indices of a block. Index map function {located(self._index_map)} for {self._name} must return "
+                f"{len(self._dims)} values to match its block_shape. Currently returning {len(found)} values."
             )
+        for k, index in enumerate(found):
+            if np.ndim(index) or not element_type(jnp.result_type(index)).is_integer:
+                raise ArgumentError(
+                    f"pallas_call: the index map of {self._name} gives {index!r} for axis {k}; an index is an integer. "
+                    f"Index map function {located(self._index_map)} for {self._name} must return integer scalars. "
+                    f"Output[{k}] has type {jnp.result_type(index).name}{list(np.shape(index)) or '[]'}."
+                )
         return [i if isinstance(dim, Element) else i * dim.block_size for i, dim in zip(found, self._dims, strict=True)]
+
+
+def located(function: Any) -> str:
+    """The name of a function and where it is defined."""
+    code = getattr(function, "__code__", None)
+    name = getattr(function, "__name__", type(function).__name__)
+    return name if code is None else f"{name} at {code.co_filename}:{code.co_firstlineno}"
 
 
 def _dimension(name: str, given: Any) -> Any:

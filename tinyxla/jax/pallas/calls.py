@@ -9,28 +9,20 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 import tinyxla
 from tinyxla.errors import ArgumentError, PytreeError
 from tinyxla.jax.jaxprs.refs import Ref, RefView, new_ref
-from tinyxla.jax.pallas.blocks import Blocks, BlockSpec, GridSpec, NoBlockSpec, no_block_spec
+from tinyxla.jax.pallas.blocks import Blocks, BlockSpec, GridSpec, NoBlockSpec, located, no_block_spec
+from tinyxla.jax.pallas.costs import CostEstimate
 from tinyxla.jax.pallas.grids import as_program, for_each_program
 from tinyxla.jax.pallas.memory import MemoryRef, allocate_all, uninitialized
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.references import expecting
-
-
-class CostEstimate(NamedTuple):
-    """What a call computes and moves, for the scheduler of an accelerator."""
-
-    flops: int
-    transcendentals: int
-    bytes_accessed: int
-    remote_bytes_transferred: int = 0
 
 
 @dataclass(frozen=True)
@@ -69,7 +61,8 @@ def pallas_call(
             result, and to scratch memory. It writes results and returns None.
         out_shape: the shape and element type of the result, or a pytree of them.
         grid_spec: the grid with its blocks, instead of the four arguments that follow.
-        grid: the number of programs along each axis; an integer is one axis. Numbers may be traced.
+        grid: the number of programs along each axis, or the name of the axis and that; an integer is one axis. Numbers
+            may be traced.
         in_specs: the blocks of arguments, in a sequence as the arguments are; by default the kernel has whole arrays.
         out_specs: the same for results, as `out_shape` is.
         scratch_shapes: the types of memory that all programs share: a sequence, or by the names of arguments.
@@ -108,6 +101,11 @@ def pallas_call(
         >>> f(jax.numpy.arange(4.0))
         Array([ 0., 10., 21., 31.], dtype=float32)
     """
+    if isinstance(in_specs, BlockSpec):
+        raise ArgumentError(
+            f"pallas_call: in_specs is one specification, {in_specs}; give a sequence of them, as the arguments are. "
+            "`in_specs` must be a tuple or a list."
+        )
     own = GridSpec(grid, in_specs, out_specs, scratch_shapes)
     if grid_spec is not None and own != GridSpec():
         raise ArgumentError(
@@ -164,7 +162,9 @@ class _Call:
 
     def __init__(self, kernel: Any, name: str, spec: GridSpec, out_shape: Any, aliases: dict[int, int]) -> None:
         self.kernel, self.name, self.spec, self.aliases = kernel, name, spec, aliases
-        self.grid = [_grid_size(size) for size in _as_tuple(spec.grid)]
+        axes = [axis if isinstance(axis, tuple) else (None, axis) for axis in _as_tuple(spec.grid)]
+        self.axis_names = [name for name, _ in axes]
+        self.grid = [_grid_size(size) for _, size in axes]
         self.out_shape = tuple(out_shape) if isinstance(out_shape, list) else out_shape
         self.out_types, self.out_tree = pytrees.flatten(self.out_shape, is_leaf=lambda x: isinstance(x, MemoryRef))
         self._run = tinyxla.jit(self._traced)
@@ -179,8 +179,7 @@ class _Call:
         grid = [next(dynamic) if isinstance(size, Array) else size for size in self.grid]
         scalars, operands = args[: self.spec.num_scalar_prefetch], args[self.spec.num_scalar_prefetch :]
         leaves, tree = pytrees.flatten(operands)
-        prefetched = _as_refs(scalars)
-        names = [f"args[{k}]" for k in range(len(leaves))]
+        names = [f"args{name}" for name in pytrees.leaf_names(operands)]
         ins = _blocks(names, self.spec.in_specs, tree, [x.shape for x in leaves], "in_specs", "inputs")
         names = [f"outputs[{k}]" for k in range(len(self.out_types))]
         shapes = [tuple(x.shape) for x in self.out_types]
@@ -190,26 +189,28 @@ class _Call:
         scratch = self.spec.scratch_shapes
         named = allocate_all(scratch) if isinstance(scratch, dict) else {}
         others = () if isinstance(scratch, dict) else allocate_all(tuple(scratch))
-        shared = pytrees.leaves((prefetched, others, named))
+        shared = pytrees.leaves((others, named))
 
         def program(indices: tuple[Any, ...]) -> None:
+            prefetched = _as_refs(scalars)  # what a program writes to them is gone after it
             inputs = [b.load(ref, indices, prefetched) for b, ref in zip(ins, in_refs, strict=True)]
             outputs = [b.load(ref, indices, prefetched) for b, ref in zip(outs, out_refs, strict=True)]
             given_inputs = pytrees.unflatten(tree, [block.local for block in inputs])
             results = pytrees.unflatten(self.out_tree, [block.local for block in outputs])
             results = results if isinstance(self.out_shape, tuple) else (results,)
-            with expecting([*shared, *(block.local for block in (*inputs, *outputs))]):
+            with expecting([*pytrees.leaves(prefetched), *shared, *(block.local for block in (*inputs, *outputs))]):
                 given = self.kernel(*prefetched, *given_inputs, *results, *others, **named)
             if given is not None:
                 raise ArgumentError(
                     f"pallas_call: the kernel {self.name} returns {given!r}; it should write to the references of its "
-                    "results and return nothing. The kernel function in the pallas_call should return None."
+                    "results and return nothing. The kernel function in the pallas_call "
+                    f"{located(self.kernel)} should return None."
                 )
-            for blocks, block in zip(outs, outputs, strict=True):
+            for blocks, block in zip((*ins, *outs), (*inputs, *outputs), strict=True):
                 blocks.store(block)
 
         with expecting([*in_refs, *out_refs, *shared]):
-            for_each_program(grid, lambda indices: as_program(grid, indices, lambda: program(indices)))
+            for_each_program(grid, lambda indices: as_program(grid, self.axis_names, indices, lambda: program(indices)))
         results = [blocks.cropped(ref.freeze()) for blocks, ref in zip(outs, out_refs, strict=True)]
         return pytrees.unflatten(self.out_tree, results)
 
@@ -219,18 +220,27 @@ class _Call:
         initial = [uninitialized(tuple(x.shape), x.dtype) for x in self.out_types]
         for source, target in self.aliases.items():
             if not (source < len(arrays) and target < len(initial)):
+                is_source = source >= len(arrays)
+                which = f"input index {source}" if is_source else f"output index {target}"
                 raise ArgumentError(
                     f"pallas_call: input_output_aliases has {source}: {target}, but there are {len(arrays)} arguments "
-                    f"and {len(initial)} results. It is outside the range [0, {len(arrays)}) or [0, {len(initial)})."
+                    f"and {len(initial)} results. input_output_aliases contains the mapping '{source}:{target}' with "
+                    f"{which} outside the range [0, {len(arrays if is_source else initial)})."
                 )
             x, y = arrays[source], initial[target]
             if (x.shape, x.dtype) != (y.shape, y.dtype):
                 raise ArgumentError(
                     f"pallas_call: argument {source} is {x.dtype.name}{list(x.shape)} and cannot be result {target}, "
-                    f"which is {y.dtype.name}{list(y.shape)}; input_output_aliases needs one shape and type."
+                    f"which is {y.dtype.name}{list(y.shape)}; input_output_aliases needs one shape and type. "
+                    f"input_output_aliases contains the mapping '{source}:{target}' referring to input[{source}] with "
+                    f"abstract value {_short(x)} and to output[{target}] with a different abstract value {_short(y)}."
                 )
             initial[target] = x
         return initial
+
+
+def _short(x: Any) -> str:
+    return f"{x.dtype.name}[{','.join(map(str, x.shape))}]"
 
 
 def _grid_size(size: Any) -> Any:
@@ -309,11 +319,3 @@ def emit_pipeline(
         for_each_program([_grid_size(size) for size in sizes], iteration)
 
     return run
-
-
-def estimate_cost(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> CostEstimate:
-    """What a function computes and moves, by the analysis of its compiled program."""
-    found = tinyxla.jit(lambda *args: fun(*args, **kwargs)).lower(*args).compile().cost_analysis()
-    return CostEstimate(
-        int(found.get("flops", 0)), int(found.get("transcendentals", 0)), int(found.get("bytes accessed", 0))
-    )

@@ -37,11 +37,15 @@ def for_each_program(grid: Sequence[Any], program: Callable[[tuple[Any, ...]], N
     along(0, ())
 
 
-def as_program(grid: Sequence[Any], indices: tuple[Any, ...], body: Callable[[], None]) -> None:
-    """Call a function for which `program_id` and `num_programs` are those of a program of the grid."""
+def as_program(
+    grid: Sequence[Any], names: Sequence[Hashable], indices: tuple[Any, ...], body: Callable[[], None]
+) -> None:
+    """Call a function for which `program_id` and `num_programs` are those of a program of the grid, whose axes have
+    these names, or None."""
     before = _indices.set(indices), _sizes.set(tuple(grid))
     try:
-        static: dict[Hashable, int] = {_GridAxis(k): size for k, size in enumerate(grid) if isinstance(size, int)}
+        axes = [_GridAxis(k) if name is None else name for k, name in enumerate(names)]
+        static = {axis: size for axis, size in zip(axes, grid, strict=True) if isinstance(size, int)}
         with_axes(static, body)
     finally:
         _indices.reset(before[0])

@@ -263,7 +263,7 @@ def sync_copy(src_ref: Any, dst_ref: Any, *, add: bool = False) -> None:
     """Copy from one reference into another one, or add to it."""
     value = src_ref[...]
     if add:
-        dst_ref.addupdate(..., value)
+        dst_ref.addupdate(value)
     else:
         dst_ref[...] = value
 
@@ -278,13 +278,13 @@ def semaphore_signal(sem_or_view: Any, inc: Any = 1, *, device_id: Any = None, *
         raise ArgumentError(
             "semaphore_signal: a kernel runs on one device here, and reaches no other one's semaphores."
         )
-    sem_or_view.addupdate(..., inc)
+    sem_or_view.addupdate(inc)
 
 
 def semaphore_wait(sem_or_view: Any, value: Any = 1, *, decrement: bool = True) -> None:
     """Subtract from a semaphore, without waiting until it is large enough."""
     if decrement:
-        sem_or_view.addupdate(..., -value)
+        sem_or_view.addupdate(-value)
 
 
 def semaphore_read(sem_or_view: Any) -> Any:

@@ -73,7 +73,7 @@ def _given(pullback: Pullback, gradient: Any, to: Any) -> Any:
     if isinstance(to, DontWant):
         return DidntWant()
     if isinstance(to, Ref):
-        to.addupdate(..., gradient)
+        to.addupdate(gradient)
         return GradRef()
     raise ArgumentError(
         f"vjp of {pullback.__name__}: with_refs takes a Ref, GradValue() or DontWant() for each gradient, but got "

@@ -51,7 +51,7 @@ class StatefulPRNG:
                 "StatefulPRNG: a generator that was split into several draws nothing; map over it with vmap."
             )
         key = _random.fold_in(self._base_key, self._counter[...])
-        self._counter.addupdate(..., 1)
+        self._counter.addupdate(1)
         sizes = _shape(shape)
         return _random.split(key, sizes) if sizes else key
 

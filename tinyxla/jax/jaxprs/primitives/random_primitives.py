@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla import random
+from tinyxla import numpy as jnp, random
 from tinyxla.api.jit import jit
 from tinyxla.jax.jaxprs.primitives.catalogue import LaxPrimitive, primitives
 from tinyxla.jax.jaxprs.traces.recording import is_recording, region, vectorized
@@ -76,7 +76,9 @@ def _of_words(function: Function) -> Function:
 
 
 RANDOM = {name: LaxPrimitive(name, _of_words(function)) for name, function in _FUNCTIONS.items()}
-RANDOM["threefry2x32"] = LaxPrimitive("threefry2x32", lambda *words: list(threefry(*map(as_array, words))), True)
+RANDOM["threefry2x32"] = LaxPrimitive(
+    "threefry2x32", lambda *words: list(threefry(*jnp.broadcast_arrays(*words))), True
+)
 primitives.update(RANDOM)
 
 

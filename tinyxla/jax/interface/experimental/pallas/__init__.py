@@ -11,11 +11,7 @@ from tinyxla.jax.pallas.blocks import (
     no_block_spec as no_block_spec,
     squeezed as squeezed,
 )
-from tinyxla.jax.pallas.calls import (
-    CostEstimate as CostEstimate,
-    estimate_cost as estimate_cost,
-    pallas_call as pallas_call,
-)
+from tinyxla.jax.pallas.calls import pallas_call as pallas_call
 from tinyxla.jax.pallas.control import (
     align_to as align_to,
     broadcast_to as broadcast_to,
@@ -28,6 +24,7 @@ from tinyxla.jax.pallas.control import (
     strides_from_shape as strides_from_shape,
     when as when,
 )
+from tinyxla.jax.pallas.costs import CostEstimate as CostEstimate, estimate_cost as estimate_cost
 from tinyxla.jax.pallas.grids import num_programs as num_programs, program_id as program_id
 from tinyxla.jax.pallas.memory import (
     MemoryRef as MemoryRef,
