@@ -26,7 +26,7 @@ from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
-from tinyxla.tracing.core import state, varying_axes
+from tinyxla.tracing.core import axis_indices, state, varying_axes
 from tinyxla.tracing.signatures import Tree
 from tinyxla.transforms.key_arrays import refuse
 from tinyxla.transforms.manual import kind_along, spread_along
@@ -114,7 +114,8 @@ def axis_index(axis_name: Hashable) -> Array:
 def _index(axes: Sequence[Axis]) -> Any:
     number: Any = ConcreteArray(np.zeros((), np.int32))
     for k, axis in enumerate(axes):
-        own: Any = cast(exchanges.replica_id(axis_name=axis.name), np.dtype(np.int32))
+        known = axis_indices.get().get(axis.name) if state.axes[axis.name][0] is None else None
+        own: Any = cast(exchanges.replica_id(axis_name=axis.name) if known is None else known, np.dtype(np.int32))
         number = own if k == 0 else number * np.int32(axis.size) + own
     return number
 

@@ -18,6 +18,7 @@ import reprlib
 import sys
 import threading
 from collections.abc import Callable, Container, Hashable, Mapping, Sequence
+from contextvars import ContextVar
 from functools import cache
 from types import FrameType, MappingProxyType
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
@@ -599,15 +600,25 @@ def varying_axes(x: Any) -> frozenset[Hashable] | None:
     return None if state.manual is None else state.manual.varying(x)
 
 
-def with_axes(sizes: Mapping[Hashable, int], function: Callable[[], _Result]) -> _Result:
+axis_indices: ContextVar[Mapping[Hashable, Any]] = ContextVar(
+    "indices along axes that loops run over", default=MappingProxyType({})
+)
+
+
+def with_axes(
+    sizes: Mapping[Hashable, int], function: Callable[[], _Result], indices: Mapping[Hashable, Any] | None = None
+) -> _Result:
     """Call a function inside of which there are axes of these names and sizes that nothing maps: operations over them
-    are recorded with their names, which something resolves later."""
-    outer = state.axes
+    are recorded with their names, which something resolves later. Where a loop runs over an axis, `indices` has the
+    index along it."""
+    outer, known = state.axes, axis_indices.get()
+    before = axis_indices.set({**known, **indices} if indices else known)
     try:
         state.axes = {**outer, **{name: (None, size) for name, size in sizes.items()}}
         return function()
     finally:
         state.axes = outer
+        axis_indices.reset(before)
 
 
 # --- binding ----------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import numpy as np
 from tinyxla import lax, numpy as jnp
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.jax.jaxprs.refs import Ref, new_ref
-from tinyxla.jax.pallas.memory import uninitialized
+from tinyxla.jax.pallas.interpretation import uninitialized
 from tinyxla.shapes import element_type
 
 

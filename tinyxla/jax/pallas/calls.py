@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,22 +18,11 @@ from tinyxla.jax.jaxprs.refs import Ref, RefView, new_ref
 from tinyxla.jax.pallas.blocks import Blocks, BlockSpec, GridSpec, NoBlockSpec, located, no_block_spec
 from tinyxla.jax.pallas.costs import CostEstimate
 from tinyxla.jax.pallas.grids import as_program, for_each_program
-from tinyxla.jax.pallas.memory import MemoryRef, allocate_all, uninitialized
+from tinyxla.jax.pallas.interpretation import check_interpreted, filling, uninitialized
+from tinyxla.jax.pallas.memory import MemoryRef, allocate_all
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.references import expecting
-
-
-@dataclass(frozen=True)
-class InterpretParams:
-    """How kernels for TPUs are interpreted, as `interpret=` of `pallas_call`. Programs run one after the other here,
-    without races, and memory is as without these parameters."""
-
-    detect_races: bool = False
-    out_of_bounds_reads: str = "raise"
-    skip_floating_point_ops: bool = False
-    uninitialized_memory: str = "nan"
-    num_cores_or_threads: int = 1
 
 
 def pallas_call(
@@ -118,43 +106,11 @@ def pallas_call(
 
     @functools.wraps(kernel)
     def function(*args: Any) -> Any:
-        if not (interpret or _is_interpreted()):
-            raise ArgumentError(
-                f"pallas_call: give interpret=True to the call of {label}; there is no accelerator. Only interpret "
-                "mode is supported on CPU backend."
-            )
-        return call(*args)
+        check_interpreted(interpret, label)
+        with filling(interpret):
+            return call(*args)
 
     return function
-
-
-class _Interpreted:
-    """Whether kernels are interpreted that do not say so: in a block, or from now on."""
-
-    depth = 0
-
-    def __init__(self, params: InterpretParams | None = None) -> None:
-        self._is_on = params is not None
-
-    def __enter__(self) -> None:
-        _Interpreted.depth += self._is_on
-
-    def __exit__(self, *_: Any) -> None:
-        _Interpreted.depth -= self._is_on
-
-
-def _is_interpreted() -> bool:
-    return _Interpreted.depth > 0
-
-
-def force_tpu_interpret_mode(params: InterpretParams = InterpretParams()) -> _Interpreted:
-    """A context in which kernels are interpreted without saying so."""
-    return _Interpreted(params)
-
-
-def set_tpu_interpret_mode(params: InterpretParams | None = InterpretParams()) -> None:
-    """Have kernels interpreted from now on, without saying so; not, if `params` is None."""
-    _Interpreted.depth = int(params is not None)
 
 
 class _Call:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+import re
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from tinyxla import lax, numpy as jnp
 from tinyxla.errors import ArgumentError
+from tinyxla.experimental import checkify
 from tinyxla.tracing.array import Array
 
 
@@ -86,6 +90,17 @@ def debug_print(fmt: str, *args: Any) -> None:
     import tinyxla.debug
 
     tinyxla.debug.print(fmt, *args)
+
+
+def debug_check(condition: Any, message: str) -> None:
+    """A check that `checkify` looks at; without it nothing is checked."""
+    checkify.debug_check(condition, message)
+
+
+@contextmanager
+def enable_debug_checks(enabled: bool = True) -> Generator[None]:
+    """A block in which an accelerator would look at checks; `checkify` does anyway."""
+    yield
 
 
 def multiple_of(x: Any, values: Sequence[int] | int) -> Any:
@@ -172,6 +187,53 @@ def roll(x: Any, shift: Any, axis: int, *, stride: int | None = None, stride_axi
     rows = range(x.shape[stride_axis])
     moved = [jnp.roll(lax.index_in_dim(x, k, stride_axis), shift + k * stride, axis) for k in rows]
     return jnp.concatenate(moved, stride_axis)
+
+
+def einshape(equation: str, x: Any, **sizes: int) -> Any:
+    """An array with its dimensions split, transposed and merged: `einshape("a(bc)->b(ac)", x, b=2)`.
+
+    Args:
+        equation: the dimensions of the array and of the result, each a letter, or several in parentheses.
+        x: the array.
+        sizes: the sizes of letters, of which those in one pair of parentheses may lack one.
+
+    Returns:
+        An array.
+
+    Raises:
+        ArgumentError: an equation that does not fit the array, or sizes that do not.
+    """
+    sides = [re.findall(r"\(\w*\)|\w", side) for side in equation.split("->")]
+    if len(sides) != 2 or len(sides[0]) != x.ndim:
+        raise ArgumentError(f"einshape: {equation!r} must have an arrow and {x.ndim} dimensions before it.")
+    given, wanted = ([group.strip("()") for group in side] for side in sides)
+    if sorted("".join(given)) != sorted(set("".join(wanted))):
+        raise ArgumentError(f"einshape: {equation!r} must have each letter once on both sides.")
+    found = dict(sizes)
+    for group, size in zip(given, x.shape, strict=True):
+        unknown = [letter for letter in group if letter not in found]
+        rest, left = divmod(size, math.prod(found[letter] for letter in group if letter in found))
+        if len(unknown) > 1 or left or (not unknown and rest != 1):
+            raise ArgumentError(f"einshape: a dimension of {size} is no ({group}) with the sizes {found}.")
+        found.update(dict.fromkeys(unknown, rest))
+    order = [*"".join(given)]
+    parts = x.reshape([found[letter] for letter in order])
+    moved = parts.transpose([order.index(letter) for letter in "".join(wanted)])
+    return moved.reshape([math.prod(found[letter] for letter in group) for group in wanted])
+
+
+def prng_seed(*seeds: Any) -> None:
+    """Set the seed of the random bits of the core, which a CPU does not have."""
+
+
+def prng_random_bits(shape: Sequence[int]) -> Any:
+    """Random bits of the core, as int32: zeros, as in JAX's interpreted form."""
+    return jnp.zeros(shape, np.int32)
+
+
+def is_tpu_device() -> bool:
+    """Whether there is a TPU: no."""
+    return False
 
 
 def bitcast(x: Any, ty: Any) -> Any:

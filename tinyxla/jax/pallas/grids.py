@@ -46,7 +46,7 @@ def as_program(
     try:
         axes = [_GridAxis(k) if name is None else name for k, name in enumerate(names)]
         static = {axis: size for axis, size in zip(axes, grid, strict=True) if isinstance(size, int)}
-        with_axes(static, body)
+        with_axes(static, body, dict(zip(axes, indices, strict=True)))
     finally:
         _indices.reset(before[0])
         _sizes.reset(before[1])

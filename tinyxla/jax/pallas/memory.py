@@ -17,8 +17,8 @@ import numpy as np
 from tinyxla import lax, numpy as jnp
 from tinyxla.errors import ArgumentError
 from tinyxla.jax.jaxprs.refs import Ref, RefView, new_ref
+from tinyxla.jax.pallas.interpretation import uninitialized
 from tinyxla.numpy.indexing.dynamic_slices import Slice
-from tinyxla.shapes import element_type
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.references import expected, expecting
 
@@ -73,13 +73,6 @@ class SemaphoreType(Enum):
 
     def __call__(self, shape: Any = ()) -> MemoryRef:
         return MemoryRef(tuple(shape), np.int32, self)
-
-
-def uninitialized(shape: Any, dtype: Any) -> Any:
-    """What memory holds that nothing was written to: NaN, the least integer, or False."""
-    kind = element_type(dtype).kind
-    value: Any = np.nan if kind in ("float", "complex") else False if kind == "pred" else jnp.iinfo(dtype).min
-    return jnp.full(shape, value, dtype)
 
 
 def allocate(type: Any) -> Ref:
@@ -153,24 +146,49 @@ def empty_ref_like(x: Any) -> Ref:
 
 def _unclamped(ref: Any) -> Any:
     """A part of a reference at a traced start as it is if nothing is moved so that it fits: what is beyond the end is
-    undefined when it is read, and dropped when it is written."""
-    if not (isinstance(ref, RefView) and ref.index is not None):
+    undefined when it is read, and dropped when it is written. Only elements near the part are touched."""
+    index = _entries(ref)
+    lengths = [(e.size - 1) * e.stride + 1 if isinstance(e, Slice) and e.size else 0 for e in index]
+    if all(_fits(e, n, size) for e, n, size in zip(index, lengths, _sizes(ref), strict=False)):
         return ref
-    index = ref.index if isinstance(ref.index, tuple) else (ref.index,)
-    reach = [(e.size - 1) * e.stride + 1 if isinstance(e, Slice) else 0 for e in index]
-    if Ellipsis in index or not any(reach):
-        return ref
-    pads = [(0, r, 0) for r in reach] + [(0, 0, 0)] * (len(ref.parent.shape) - len(index))
     sizes = ref.parent.shape
+    lengths += [0] * (len(sizes) - len(lengths))
+    held = [min(n, size) if n else size for n, size in zip(lengths, sizes, strict=True)]
+    starts: list[Any] = [np.int32(0)] * len(sizes)
+    inner = list(index)
+    for k, entry in enumerate(index):
+        if isinstance(entry, Slice) and lengths[k]:
+            starts[k] = jnp.clip(entry.start, 0, sizes[k] - held[k])
+            inner[k] = Slice(jnp.clip(entry.start - starts[k], 0, held[k]), entry.size, entry.stride)
 
     def extended(x: Any) -> Any:
-        return lax.pad(x, uninitialized((), x.dtype), pads)
+        near = lax.dynamic_slice(x, starts, held)
+        return lax.pad(near, uninitialized((), x.dtype), [(0, n, 0) for n in lengths])
 
-    return RefView(
-        ref.parent,
-        lambda x: extended(x)[index],
-        lambda x, part: lax.slice(extended(x).at[index].set(part), [0] * len(sizes), sizes),
-    )
+    def put(x: Any, part: Any) -> Any:
+        near = lax.slice(extended(x).at[tuple(inner)].set(part), [0] * len(held), held)
+        return lax.dynamic_update_slice(x, near, starts)
+
+    return RefView(ref.parent, lambda x: extended(x)[tuple(inner)], put)
+
+
+def _entries(ref: Any) -> tuple[Any, ...]:
+    """The entries of the index of a part, if there is one for each dimension up to the last entry."""
+    if not (isinstance(ref, RefView) and ref.index is not None):
+        return ()
+    index = ref.index if isinstance(ref.index, tuple) else (ref.index,)
+    return () if any(e is Ellipsis or e is None for e in index) else index
+
+
+def _sizes(ref: Any) -> tuple[int, ...]:
+    return ref.parent.shape if isinstance(ref, RefView) else ()
+
+
+def _fits(entry: Any, length: int, size: int) -> bool:
+    """Whether an entry is known to stay inside of a dimension, or to count from its end."""
+    if not length:
+        return True
+    return isinstance(entry.start, int | np.integer) and entry.start + length <= size
 
 
 def load(ref: Any, *, mask: Any = None, other: Any = None, **_: Any) -> Any:

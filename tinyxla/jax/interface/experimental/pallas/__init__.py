@@ -16,7 +16,9 @@ from tinyxla.jax.pallas.control import (
     align_to as align_to,
     broadcast_to as broadcast_to,
     cdiv as cdiv,
+    debug_check as debug_check,
     debug_print as debug_print,
+    enable_debug_checks as enable_debug_checks,
     loop as loop,
     multiple_of as multiple_of,
     next_power_of_2 as next_power_of_2,
@@ -24,6 +26,7 @@ from tinyxla.jax.pallas.control import (
     strides_from_shape as strides_from_shape,
     when as when,
 )
+from tinyxla.jax.pallas.cores import core_map as core_map, kernel as kernel
 from tinyxla.jax.pallas.costs import CostEstimate as CostEstimate, estimate_cost as estimate_cost
 from tinyxla.jax.pallas.grids import num_programs as num_programs, program_id as program_id
 from tinyxla.jax.pallas.memory import (

@@ -6,13 +6,22 @@ from enum import Enum
 from typing import Any
 
 from tinyxla.jax.pallas.blocks import PrefetchScalarGridSpec as PrefetchScalarGridSpec
-from tinyxla.jax.pallas.calls import (
+from tinyxla.jax.pallas.calls import emit_pipeline as emit_pipeline
+from tinyxla.jax.pallas.control import (
+    bitcast as bitcast,
+    einshape as einshape,
+    is_tpu_device as is_tpu_device,
+    prng_random_bits as prng_random_bits,
+    prng_seed as prng_seed,
+    roll as roll,
+)
+from tinyxla.jax.pallas.cores import TensorCoreMesh as TensorCoreMesh, create_tensorcore_mesh as create_tensorcore_mesh
+from tinyxla.jax.pallas.interpretation import (
     InterpretParams as InterpretParams,
-    emit_pipeline as emit_pipeline,
     force_tpu_interpret_mode as force_tpu_interpret_mode,
+    reset_tpu_interpret_mode_state as reset_tpu_interpret_mode_state,
     set_tpu_interpret_mode as set_tpu_interpret_mode,
 )
-from tinyxla.jax.pallas.control import bitcast as bitcast, roll as roll
 from tinyxla.jax.pallas.memory import (
     SemaphoreType as SemaphoreType,
     TpuMemorySpace as MemorySpace,
