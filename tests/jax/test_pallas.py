@@ -103,6 +103,92 @@ def test_references_have_parts_masks_and_copies() -> None:
     ]
 
 
+def test_kernels_see_pytrees_of_scalars_writes_to_inputs_and_indices_along_named_axes() -> None:
+    assert lines(
+        HEAD
+        + """
+    def prefetched(scalars, nothing, x, y):
+        y[...] = x[...] + scalars["add"][0]
+        scalars["add"][0] = 100  # gone after the program
+    grid = pltpu.PrefetchScalarGridSpec(2, (2,), [pl.BlockSpec((4,), lambda i, s, _: (s["order"][i],))], block)
+    grid.out_specs = pl.BlockSpec((4,), lambda i, s, _: (i,))
+    scalars = dict(order=jnp.array([1, 0]), add=jnp.array([10]))
+    print(call(prefetched, F((8,), x.dtype), grid_spec=grid)(scalars, None, x).tolist())
+
+    def written(x, y):
+        y[...] = x[...]
+        x[...] += 1
+    first = pl.BlockSpec((2,), lambda i: (0,))
+    row = pl.BlockSpec((None, 2), lambda i: (i, 0))
+    print(call(written, F((3, 2), x.dtype), grid=3, in_specs=[first], out_specs=row)(x).tolist())
+
+    times = []
+    def loops(x, y):
+        @pl.when(pl.program_id(0) == 0)
+        def _():
+            def step(i, carry):
+                times.append(i)
+                y[i] = x[i] + jax.lax.axis_index("j")
+                return carry
+            jax.lax.fori_loop(0, 8, step, None)
+    print(call(loops, F((8,), x.dtype), grid=(("i", 2), ("j", 3)))(x).tolist(), len(times))
+
+    def beyond(x, y):  # the slice is longer than the array
+        part = triton.load(x.at[pl.ds(0, 16)], mask=jnp.arange(16) < 8, other=-1.0)
+        triton.store(y.at[pl.ds(pl.program_id(0) + 4, 16)], part, mask=jnp.arange(16) < 9)
+    print(call(beyond, F((8,), x.dtype), grid=2, input_output_aliases={0: 0})(x).tolist())
+    print(pl.estimate_cost(lambda x, power: jnp.exp(x) @ x**power, x, power=5))
+    """
+    ) == [
+        "[14.0, 15.0, 16.0, 17.0, 10.0, 11.0, 12.0, 13.0]",
+        "[[0.0, 1.0], [1.0, 2.0], [2.0, 3.0]]",
+        "[2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0] 1",
+        "[0.0, 1.0, 2.0, 3.0, 0.0, 0.0, 1.0, 2.0]",
+        "CostEstimate(flops=48, transcendentals=8, bytes_accessed=36, remote_bytes_transferred=0)",
+    ]
+
+
+def test_kernels_run_on_the_cores_of_a_mesh() -> None:
+    assert lines(
+        HEAD
+        + """
+    mesh = pltpu.create_tensorcore_mesh("core", num_cores=2)
+    memory = dict(part=pltpu.VMEM((4,), x.dtype))
+    @pl.kernel(out_type=[F((8,), x.dtype)], mesh=mesh, scratch_types=memory, interpret=True)
+    def shifted(x, y, part):
+        core = jax.lax.axis_index("core")
+        pltpu.sync_copy(x.at[pl.ds(4 * core, 4)], part)
+        pltpu.sync_copy(part, y.at[pl.ds(4 - 4 * core, 4)])
+    print(jax.jit(shifted)(x)[0].tolist())
+
+    def counted(refs):
+        @pl.core_map(mesh, interpret=pltpu.InterpretParams())
+        def _():
+            refs[jax.lax.axis_index("core")] += jax.lax.axis_size("core") + 0.0
+    print(pl.run_state(counted)(x[:3]).tolist())
+
+    def unwritten(y, z):
+        pltpu.prng_seed(3)
+    for params in (True, pltpu.InterpretParams(), pltpu.InterpretParams(uninitialized_memory="zero")):
+        found = pl.pallas_call(unwritten, [F((1,), "int8"), F((1,), x.dtype)], interpret=params)()
+        print(found[0].item(), found[1].item())
+    print(pltpu.einshape("a(bc)->b(ca)", jnp.arange(8).reshape(2, 4), b=2).tolist())
+    refused(lambda: pltpu.einshape("a(bc)->b(ca)", jnp.arange(8).reshape(2, 4), b=3))
+    refused(lambda: pl.core_map(mesh)(lambda: None))
+    """
+    ) == [
+        "[4.0, 5.0, 6.0, 7.0, 0.0, 1.0, 2.0, 3.0]",
+        "[2.0, 3.0, 2.0]",
+        "-128 nan",
+        "127 nan",
+        "0 0.0",
+        "[[0, 4, 1, 5], [2, 6, 3, 7]]",
+        "ArgumentError einshape: a dimension of 4 is no (bc) with the sizes {'b': 3, 'a': 2}.",
+        "ArgumentError pallas_call: give interpret=True to the call of <lambda>; there is no accelerator. Only "
+        "interpret mode is supported on CPU backend.",
+    ]
+
+
 def test_calls_that_do_not_fit_are_refused() -> None:
     found = lines(
         HEAD

@@ -189,12 +189,13 @@ def roll(x: Any, shift: Any, axis: int, *, stride: int | None = None, stride_axi
     return jnp.concatenate(moved, stride_axis)
 
 
-def einshape(equation: str, x: Any, **sizes: int) -> Any:
+def einshape(equation: str, x: Any, assert_is_tile_preserving: bool = False, **sizes: int) -> Any:
     """An array with its dimensions split, transposed and merged: `einshape("a(bc)->b(ac)", x, b=2)`.
 
     Args:
         equation: the dimensions of the array and of the result, each a letter, or several in parentheses.
         x: the array.
+        assert_is_tile_preserving: for accelerators.
         sizes: the sizes of letters, of which those in one pair of parentheses may lack one.
 
     Returns:

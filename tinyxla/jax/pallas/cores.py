@@ -47,7 +47,7 @@ def create_tensorcore_mesh(
     return TensorCoreMesh(axis_name, 1 if num_cores is None else num_cores)
 
 
-def _for_each_core(mesh: TensorCoreMesh, scratch_types: Any, body: Callable[..., None]) -> None:
+def _for_each_core(mesh: Any, scratch_types: Any, body: Callable[..., None]) -> None:
     """Call a function on each core of a mesh, with its own scratch memory."""
     if not isinstance(mesh, TensorCoreMesh):
         raise ArgumentError(

@@ -25,6 +25,13 @@ class InterpretParams:
     skip_floating_point_ops: bool = False
     uninitialized_memory: str = "nan"
     num_cores_or_threads: int = 1
+    vector_clock_size: int | None = None
+    logging_mode: Any = None
+    dma_execution_mode: str = "on_wait"
+    random_seed: int | None = None
+    grid_point_recorder: Any = None
+    allow_hbm_allocation_in_run_scoped: bool = False
+    buffer_bounds: str = "logical"
 
 
 class _Interpreted:

@@ -158,8 +158,9 @@ def _unclamped(ref: Any) -> Any:
     inner = list(index)
     for k, entry in enumerate(index):
         if isinstance(entry, Slice) and lengths[k]:
-            starts[k] = jnp.clip(entry.start, 0, sizes[k] - held[k])
-            inner[k] = Slice(jnp.clip(entry.start - starts[k], 0, held[k]), entry.size, entry.stride)
+            start = jnp.where(entry.start < 0, entry.start + sizes[k] + lengths[k], entry.start)  # the end is beyond
+            starts[k] = jnp.clip(start, 0, sizes[k] - held[k])
+            inner[k] = Slice(jnp.clip(start - starts[k], 0, held[k]), entry.size, entry.stride)
 
     def extended(x: Any) -> Any:
         near = lax.dynamic_slice(x, starts, held)

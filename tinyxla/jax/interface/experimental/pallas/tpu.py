@@ -61,5 +61,11 @@ class CompilerParams:
     flags: Mapping[str, Any] | None = None
     internal_scratch_in_bytes: int | None = None
     serialization_format: int = 1
-    kernel_type: Any = None
     disable_bounds_checks: bool = False
+    disable_semaphore_checks: bool = False
+    skip_device_barrier: bool = False
+    allow_collective_id_without_custom_barrier: bool = False
+    shape_invariant_numerics: bool = True
+    use_tc_tiling_on_sc: bool | None = None
+    needs_layout_passes: bool = True
+    fuse_transposed_lhs_in_matmul: bool = False
