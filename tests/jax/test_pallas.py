@@ -30,6 +30,9 @@ def test_programs_of_a_grid_have_their_blocks_and_indices() -> None:
     print(f(x).tolist())
     print(jax.vmap(f)(jnp.stack([x, -x]))[1].tolist())
     print(jax.jvp(f, (x,), (x,))[1].tolist(), jax.grad(lambda x: f(x)[3])(x).tolist())
+    ruled = jax.custom_vjp(f)
+    ruled.defvjp(lambda x: (f(x), None), lambda _, cotangent: (f(cotangent),))
+    print(jax.grad(lambda x: ruled(x)[7])(x).tolist())
     print(call(kernel, F((8,), x.dtype), grid=1, in_specs=[block], out_specs=block)(x[:4]).tolist())
 
     def squeezed(x, y):
@@ -52,6 +55,7 @@ def test_programs_of_a_grid_have_their_blocks_and_indices() -> None:
         "[200.0, 210.0, 220.0, 230.0, 241.0, 251.0, 261.0, 271.0]",
         "[200.0, 190.0, 180.0, 170.0, 161.0, 151.0, 141.0, 131.0]",
         "[0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0] [0.0, 0.0, 0.0, 10.0, 0.0, 0.0, 0.0, 0.0]",
+        "[200.0, 200.0, 200.0, 200.0, 201.0, 201.0, 201.0, 211.0]",
         "[100.0, 110.0, 120.0, 130.0, nan, nan, nan, nan]",
         "[[0.0, 0.0, -2.0, -3.0], [4.0, 5.0, 0.0, 0.0]]",
         "[1.0, 2.0, 3.0]",

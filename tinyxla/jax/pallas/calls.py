@@ -6,7 +6,6 @@ values are those of JAX's interpreted form (`interpret=True`), also of memory th
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -104,12 +103,12 @@ def pallas_call(
     label = name or getattr(kernel, "__name__", None) or "kernel"
     call = _Call(kernel, label, spec, out_shape, dict(input_output_aliases))
 
-    @functools.wraps(kernel)
     def function(*args: Any) -> Any:
         check_interpreted(interpret, label)
         with filling(interpret):
             return call(*args)
 
+    function.__name__ = function.__qualname__ = label
     return function
 
 

@@ -114,7 +114,6 @@ def with_scoped(*types: Any, collective_axes: Hashable = (), **kw_types: Any) ->
     """A decorator: the function gets such references after its arguments; see `run_scoped`."""
 
     def decorate(f: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(f)
         def call(*args: Any, **kwargs: Any) -> Any:
             return run_scoped(lambda *refs, **named: f(*args, *refs, **kwargs, **named), *types, **kw_types)
 
