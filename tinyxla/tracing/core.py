@@ -490,11 +490,10 @@ class GraphTrace(Trace):
     def record(self, op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         inputs = [self.lift(x) for x in operands]
         shape = infer_shape(op, tuple(x.shape for x in inputs), attributes)
-        weak = weak_result(operands)
         source = _source()
         instruction = self._append(op, inputs, op.attributes(**attributes), shape, source)
         if isinstance(shape, Shape):
-            return GraphTracer(self, instruction, weak)
+            return GraphTracer(self, instruction, weak_result(operands))
         parts: list[GraphTracer] = []
         for index, part in enumerate(shape.elements):
             taken = calls.GetTupleElement(index)
@@ -834,7 +833,8 @@ def unwanted(value: Any) -> str:
 
 
 def weak_result(operands: Sequence[Any]) -> bool:
-    """A result is weakly typed if all operands are."""
+    """Whether the result of operands that have a `weak_type` is weakly typed: if all of them are. Parts of a tuple are
+    not."""
     for x in operands:
         if not x.weak_type:
             return False

@@ -22,7 +22,7 @@ from tinyxla.jax.jaxprs.traces.current_trace import ProgramTrace
 from tinyxla.jax.jaxprs.traces.recording import is_recording_operations
 from tinyxla.ops import calls
 from tinyxla.shapes import TupleShape
-from tinyxla.tracing.core import innermost, state
+from tinyxla.tracing.core import innermost, state, weak_result
 from tinyxla.tracing.promotion import as_array
 from tinyxla.transforms.calls import call
 from tinyxla.transforms.computations import interpret, results, run
@@ -302,23 +302,30 @@ def _is_call(jaxpr: Jaxpr, operands: Sequence[Any]) -> bool:
 def _called(computation: Computation, operands: Sequence[Any]) -> list[Any]:
     """The results of a call, whose types are weak as those of the operations would be."""
     outputs = results(call(*operands, to_apply=computation))
-    weak_types = _weak_types(computation, tuple(x.weak_type for x in operands))
-    return [x.with_weak_type(weak) for x, weak in zip(outputs, weak_types, strict=True)]
+    weak_types = _weak_types(computation, tuple(_Weakness(x.weak_type) for x in operands))
+    return [x.with_weak_type(found.weak_type) for x, found in zip(outputs, weak_types, strict=True)]
+
+
+class _Weakness(NamedTuple):
+    """What is asked of a value by `weak_result`, the rule of all that is recorded."""
+
+    weak_type: bool
 
 
 @functools.lru_cache(1024)
-def _weak_types(computation: Computation, weak_types: tuple[bool, ...]) -> tuple[bool, ...]:
-    """Of the results of a computation of operands that are weakly typed or not: whether they are."""
+def _weak_types(computation: Computation, operands: tuple[_Weakness, ...]) -> tuple[_Weakness, ...]:
+    """Whether the results of a computation are weakly typed."""
 
     def apply(x: Instruction, operands: list[Any]) -> Any:
         if x.op is calls.tuple_:
             return tuple(operands)
         if x.op is calls.get_tuple_element:
             return operands[0][x.attributes.index]
-        parts = len(x.shape.elements) if isinstance(x.shape, TupleShape) else 0
-        return (False,) * parts if parts else len(operands) > 0 and all(operands)
+        if isinstance(x.shape, TupleShape):
+            return (_Weakness(False),) * len(x.shape.elements)
+        return _Weakness(weak_result(operands))
 
-    return results(interpret(computation, weak_types, apply))
+    return results(interpret(computation, operands, apply))
 
 
 def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
