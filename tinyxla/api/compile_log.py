@@ -22,6 +22,7 @@ from tinyxla.errors import user_line
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.shapes import Shape
 from tinyxla.tracing.config import config
+from tinyxla.util.observers import Event
 from tinyxla.util.tracebacks import PACKAGE, innermost_visible
 from tinyxla.util.wording import counted, shortened
 
@@ -47,9 +48,10 @@ def _write(message: str, level: int = _WARNING) -> None:
 
 log = _write
 _logger = "tinyxla"
-_observers: list[Callable[[str, str, float], None]] = []
-program_observers: list[Callable[[Computation], None]] = []
-"""Functions that are called with each program that a function is compiled to, also where an equal one is there."""
+work_done: Event[[str, str, float]] = Event()
+""""trace" or "compile", a function's name, and the seconds that this took."""
+program_made: Event[[Computation]] = Event()
+"""Each program that a function is compiled to, also where an equal one is there."""
 
 
 def _level() -> int | None:
@@ -66,27 +68,6 @@ def say_by(say: Callable[..., None], logger: str) -> None:
     log, _logger = say, logger
 
 
-def observe(observer: Callable[[str, str, float], None]) -> None:
-    """Have a function called with "trace" or "compile", a function's name and the seconds that this took."""
-    _observers.append(observer)
-
-
-def unobserve(observer: Callable[[str, str, float], None]) -> None:
-    """Have it called no more."""
-    _observers.remove(observer)
-
-
-def tell_of_program(computation: Computation) -> None:
-    """Tell the observers of a program that is compiled."""
-    for observer in program_observers:
-        observer(computation)
-
-
-def _tell(what: str, name: str, start: float) -> None:
-    for observer in _observers:
-        observer(what, name, time.perf_counter() - start)
-
-
 def signature_text(computation: Computation) -> str:
     """The shapes of a computation's parameters and results, of many the first ones: `(f32[3], s32[]) -> f32[3]`."""
     parameters = shortened(computation.parameter_shapes, _MAX_SHAPES)
@@ -100,7 +81,7 @@ def traced(name: str, trace: Callable[[], T], computation_of: Callable[[T], Comp
     start = time.perf_counter()
     with _watched(name, None):
         made = trace()
-    _tell("trace", name, start)
+    work_done.notify("trace", name, time.perf_counter() - start)
     level = _level()
     if level is not None:
         computation = computation_of(made)
@@ -120,7 +101,7 @@ def compiled(computation: Computation, compile: Callable[[], Executable]) -> Exe
         log(f"Compiling {name}{signature_text(computation)}{_at_user_line()}", level)
     with _watched(name, computation):
         made = compile()
-    _tell("compile", computation.name, start)
+    work_done.notify("compile", computation.name, time.perf_counter() - start)
     if level is not None:
         log(f"Finished compilation of {name} in {_since(start)}: {counted(len(made.kernels), 'kernel')}", level)
         _state.last = made
@@ -129,7 +110,7 @@ def compiled(computation: Computation, compile: Callable[[], Executable]) -> Exe
 
 def noting_shared(computation: Computation, executable: Executable) -> Executable:
     """An executable for a function, which is logged if that of an equal computation was there already."""
-    tell_of_program(computation)
+    program_made.notify(computation)
     level = _level()
     if level is not None and _state.last is not executable:
         log(f"Finished compilation of {computation.name.strip('<>')} in 0 s: an equal program is there already", level)

@@ -242,7 +242,7 @@ class PartitionedProgram(Program):
             )
             self._sharded_results = program.results
             self._executable = program.executable
-            compile_log.tell_of_program(self.computation)
+            compile_log.program_made.notify(self.computation)
         return self._executable
 
     @property

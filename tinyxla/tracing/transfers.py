@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from types import FrameType
 from typing import Any
 
@@ -20,10 +20,11 @@ from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.config import config
 from tinyxla.tracing.core import Tracer, state
+from tinyxla.util.observers import Event
 from tinyxla.util.tracebacks import is_own
 
-observers: list[Callable[[Any], None]] = []
-"""Functions that are called with each value that `check_host_values` is asked about, also where all is allowed."""
+copied_to_device: Event[[Any]] = Event()
+"""Each value that `check_host_values` is asked about, also where all is allowed."""
 
 _HOST = (np.ndarray, np.generic, bool, int, float, complex)
 
@@ -42,12 +43,11 @@ def check_host_values(what: str, values: Iterable[Any], only_arrays: bool = Fals
         TransferGuardError: one of them, where the option `transfer_guard_host_to_device` refuses.
     """
     is_allowed = config.transfer_guard_host_to_device == "allow"
-    if state.staging is not None or (is_allowed and not observers):
+    if state.staging is not None or (is_allowed and not copied_to_device.observers):
         return
     for x in values:
         if isinstance(x, _HOST[:2] if only_arrays else _HOST) and not isinstance(x, Array) and _is_given(x):
-            for observer in observers:
-                observer(x)
+            copied_to_device.notify(x)
             if is_allowed:
                 continue
             found = np.asarray(x)

@@ -34,5 +34,5 @@ def _record(what: str, name: str, seconds: float) -> None:
 
 def tell_of_compiling() -> None:
     """Have the library tell of it so."""
-    compile_log.observe(_record)
+    compile_log.work_done.observe(_record)
     compile_log.say_by(log, "jax._src.dispatch")

@@ -42,11 +42,8 @@ class _Events:
 def count_jit_tracing_cache_miss() -> Generator[Count]:
     """A context with a function that gives the number of functions that were traced in it to be compiled."""
     events = _Events("trace")
-    compile_log.observe(events)
-    try:
+    with compile_log.work_done.observed_by(events):
         yield lambda: events.number
-    finally:
-        compile_log.unobserve(events)
 
 
 count_pjit_cpp_cache_miss = count_jit_tracing_cache_miss  # what is traced is what no call had the program of
@@ -57,11 +54,8 @@ def count_jit_and_pmap_lowerings() -> Generator[Count]:
     """A context with a function that gives the number of functions that were compiled in it, for some shapes of
     arguments, also where an equal program was there."""
     events = _Events()
-    compile_log.program_observers.append(events)
-    try:
+    with compile_log.program_made.observed_by(events):
         yield lambda: events.number
-    finally:
-        compile_log.program_observers.remove(events)
 
 
 count_jit_compilation_cache_miss = count_compilation_after_persistent_cache_miss = count_jit_and_pmap_lowerings
@@ -85,12 +79,9 @@ def count_device_put() -> Generator[Count]:
     """A context with a function that gives the number of values of Python's and NumPy's that became arrays in it,
     because a program put them there or called a function with them."""
     events = _Events()
-    transfers.observers.append(events)
-    try:
-        with setting(_GUARD, getattr(config, _GUARD)):  # so that no short cut is taken, which would ask no guard
-            yield lambda: events.number
-    finally:
-        transfers.observers.remove(events)
+    without_short_cuts = setting(_GUARD, getattr(config, _GUARD))  # which would ask no guard
+    with transfers.copied_to_device.observed_by(events), without_short_cuts:
+        yield lambda: events.number
 
 
 @contextlib.contextmanager
@@ -116,11 +107,8 @@ def count_subjaxpr_to_hlo_conversion(fun_name: str) -> Generator[Count]:
             raise ArgumentError(f"{fun_name!r} must be in one name of a function, but is in {sorted(found)}.")
         return found.total()
 
-    compile_log.program_observers.append(observe)
-    try:
+    with compile_log.program_made.observed_by(observe):
         yield number
-    finally:
-        compile_log.program_observers.remove(observe)
 
 
 class PrimitivePrograms:
