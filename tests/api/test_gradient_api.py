@@ -263,36 +263,36 @@ def wrong(jvp: Any = None, vjp: Any = None) -> Any:
 @pytest.mark.parametrize("mode", ["fwd", "rev"])
 def test_a_wrong_partial_is_objected_to(mode: str) -> None:
     f = wrong(jvp=lambda x, t: (tnp.sin(x[0]), t[0] * tnp.cos(x[0]) * 1.1))
-    with pytest.raises(AssertionError, match=r"jvp and differences" if mode == "fwd" else "vjp and differences"):
+    with pytest.raises(AssertionError, match="JVP tangent: leaf 0" if mode == "fwd" else "VJP cotangent projection"):
         check_grads(f, (0.5,), 1, modes=[mode])
 
 
 def test_a_wrong_transpose_is_objected_to() -> None:
     f = wrong(vjp=lambda x, g: (g[::-1] * tnp.cos(x),))
-    with pytest.raises(AssertionError, match="vjp and differences"):
+    with pytest.raises(AssertionError, match="VJP cotangent projection"):
         check_grads(f, (tnp.array([0.5, 1.0]),), 1, modes="rev")
 
 
 def test_a_missing_conjugate_is_objected_to() -> None:
     f = wrong(vjp=lambda z, g: (g * tnp.conj(tnp.cos(z)),))
-    with pytest.raises(AssertionError, match="vjp and differences"):
+    with pytest.raises(AssertionError, match="VJP cotangent projection"):
         check_grads(f, (Z,), 1, modes="rev")
 
 
 def test_a_wrong_second_derivative_is_objected_to() -> None:
     f = wrong(jvp=lambda x, t: (tnp.sin(x[0]), t[0] * tx.lax.stop_gradient(tnp.cos(x[0]))))
     check_grads(f, (0.5,), 1)
-    for mode in ("fwd", "rev"):
-        with pytest.raises(AssertionError, match=r"of the [jv]{2}p: [jv]{2}p and differences"):
+    for mode, name in (("fwd", "JVP"), ("lin", "LIN"), ("rev", "VJP")):
+        with pytest.raises(AssertionError, match=f"{name} of {name}"):
             check_grads(f, (0.5,), 2, modes=mode)
 
 
 def test_single_checks() -> None:
     check_jvp(tnp.sin, lambda x, t: tx.jvp(tnp.sin, x, t), (0.5,))
     check_vjp(tnp.sin, lambda x: tx.vjp(tnp.sin, x), (0.5,))
-    with pytest.raises(AssertionError, match="the value under jvp"):
+    with pytest.raises(AssertionError, match="JVP primal"):
         check_jvp(tnp.sin, lambda x, t: tx.jvp(tnp.cos, x, t), (0.5,))
-    with pytest.raises(AssertionError, match="the value under vjp"):
+    with pytest.raises(AssertionError, match="VJP primal"):
         check_vjp(tnp.sin, lambda x: tx.vjp(tnp.cos, x), (0.5,))
     with pytest.raises(ArgumentError, match="modes must be"):
         check_grads(tnp.sin, (0.5,), 1, modes=["forward"])

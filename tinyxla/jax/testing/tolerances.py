@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import operator
+import functools
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from tinyxla.api import jvp, vjp
-from tinyxla.api.linearize import linearize
 from tinyxla.numpy.types import issubdtype
 from tinyxla.shapes import element_type
+from tinyxla.test_util import DerivativeChecks, differences
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.config import config
 from tinyxla.tracing.promotion import default_dtype, float0
@@ -194,54 +192,54 @@ def rand_like(rng: Any, x: Any) -> Any:
     return found.item() if _is_number(x) else found
 
 
-def _leafwise(function: Function) -> Function:
-    """A function of numbers and arrays on pytrees, whose results have the types of the first arguments."""
-
-    def apply(*args: Any) -> Any:
-        found = np.array(function(*args), dtype=dtype_of(args[0]))
-        return found.item() if all(map(_is_number, args)) else found
-
-    return partial(pytrees.map_tree, apply)
-
-
-def _difference(x: Any, y: Any) -> Any:
-    """The difference, which is 0 of equal infinities."""
-    dtype = dtype_of(x)
-    with np.errstate(invalid="ignore"):
-        return np.where(np.equal(x, y), np.zeros((), dtype), np.subtract(x, y, dtype=dtype))
-
-
-def _scaled(tree: Any, factor: float) -> Any:
-    def multiplied(x: Any) -> Any:
-        dtype = dtype_of(x)
-        found = np.multiply(x, np.array(factor, dtype), dtype=dtype)
-        return found.item() if _is_number(x) else found
-
-    return pytrees.map_tree(multiplied, tree)
-
-
-_add, _subtract, _conjugate = _leafwise(operator.add), _leafwise(operator.sub), _leafwise(np.conj)
-
-
 def numerical_jvp(f: Function, primals: Any, tangents: Any, eps: float = EPS) -> Any:
     """The derivative along a direction by the central difference."""
-    step = _scaled(tangents, eps)
-    after, before = f(*_add(primals, step)), f(*_subtract(primals, step))
-    return _scaled(pytrees.map_tree(_difference, after, before), 0.5 / eps)
+    return differences(f, primals, tangents, eps, _Checks.stencil)
 
 
-def _inner_product(xs: Any, ys: Any) -> Any:
-    products = pytrees.map_tree(lambda x, y: np.real(np.dot(np.conj(x).reshape(-1), y.reshape(-1))), xs, ys)
-    total, *others = pytrees.leaves(products)
-    for product in others:
-        total = np.add(total, product)
-    return total
+class _Checks(DerivativeChecks):
+    """Derivatives against differences with the steps, the directions and the functions of higher order of JAX."""
+
+    stencil = (0.5,)
+
+    def direction(self, random: Any, x: Any) -> Any:
+        return rand_like(random, x)
+
+    def product(self, x: Any, y: Any) -> Any:
+        """In the type of the arrays, by which tolerances are chosen."""
+        products = pytrees.map_tree(lambda a, b: np.real(np.dot(np.ravel(a), np.ravel(b))), x, y)
+        return functools.reduce(np.add, pytrees.leaves(products))
+
+    def assert_close(self, found: Any, expected: Any, what: str) -> None:
+        check_close(found, expected, self.atol, self.rtol, what)
+
+    def of_jvp(self, f_jvp: Function, args: Any) -> tuple[Function, Any]:
+        return f_jvp, (args, args)
+
+    def of_vjp(self, f_vjp: Function, args: Any) -> tuple[Function, Any]:
+        def pulled(*primals: Any) -> Any:
+            value, pullback = f_vjp(*primals)
+            return pullback(value)
+
+        return pulled, args
+
+    def check_jvp(self, f: Function, f_jvp: Function, args: Any, what: str = "") -> None:
+        def checked(primals: Any, tangents: Any) -> Any:
+            value, tangent = f_jvp(primals, tangents)
+            check_dtypes_match(value, tangent)
+            check_dtypes_match(value, f(*primals))
+            return value, tangent
+
+        super().check_jvp(f, checked, args, what)
 
 
-def _with_gradient_defaults(tol: Tolerance) -> Tolerance:
-    if tol is None or isinstance(tol, Mapping):
-        return default_gradient_tolerance | {np.dtype(kind): value for kind, value in (tol or {}).items()}
-    return tol
+def _checks(atol: Tolerance, rtol: Tolerance, eps: float | None) -> _Checks:
+    def or_default(tol: Tolerance) -> Tolerance:
+        if tol is None or isinstance(tol, Mapping):
+            return default_gradient_tolerance | {np.dtype(kind): value for kind, value in (tol or {}).items()}
+        return tol
+
+    return _Checks(or_default(atol), or_default(rtol), eps or EPS)
 
 
 def check_jvp(
@@ -258,16 +256,7 @@ def check_jvp(
     Raises:
         AssertionError: the values, the derivatives or their types differ.
     """
-    atol, rtol = map(_with_gradient_defaults, (atol, rtol))
-    rng = np.random.RandomState(0)
-    tangents = pytrees.map_tree(lambda x: rand_like(rng, x), args)
-    value, tangent = f_jvp(args, tangents)
-    expected = f(*args)
-    check_dtypes_match(value, tangent)
-    check_dtypes_match(value, expected)
-    difference = numerical_jvp(f, args, tangents, eps)
-    for found, wanted, what in ((value, expected, "primal"), (tangent, difference, "tangent")):
-        check_close(found, wanted, atol, rtol, f"{err_msg} {what}".strip())
+    _checks(atol, rtol, eps).check_jvp(f, f_jvp, args, err_msg)
 
 
 def check_vjp(
@@ -285,16 +274,7 @@ def check_vjp(
     Raises:
         AssertionError: the values or the products differ.
     """
-    atol, rtol = map(_with_gradient_defaults, (atol, rtol))
-    rng = np.random.RandomState(0)
-    value, pullback = f_vjp(*args)
-    check_close(value, f(*args), atol, rtol, f"{err_msg} primal".strip())
-    tangents = pytrees.map_tree(lambda x: rand_like(rng, x), args)
-    difference = numerical_jvp(f, args, tangents, eps)
-    cotangents = pytrees.map_tree(lambda x: rand_like(rng, x), value)
-    pulled = _conjugate(pullback(_conjugate(cotangents)))
-    products = _inner_product(tangents, pulled), _inner_product(difference, cotangents)
-    check_close(*products, atol, rtol, f"{err_msg} cotangent projection".strip())
+    _checks(atol, rtol, eps).check_vjp(f, f_vjp, args, err_msg)
 
 
 def check_grads(
@@ -319,29 +299,4 @@ def check_grads(
     Raises:
         AssertionError: a derivative differs.
     """
-    options = (atol, rtol, eps or EPS)
-
-    def by_linearize(function: Function, primals: Any, tangents: Any) -> Any:
-        value, linear = linearize(function, *primals)
-        return value, linear(*tangents)
-
-    def check(function: Function, args: Any, order: int, where: str) -> None:
-        for mode, name, derivative in (("fwd", "JVP", jvp), ("lin", "LIN", by_linearize)):
-            if mode in modes:
-                of_mode = partial(derivative, function)
-                message = f"{name} of {where}" if where else name
-                check_jvp(function, of_mode, args, *options, message)
-                if order > 1:
-                    check(of_mode, (args, args), order - 1, message)
-        if "rev" in modes:
-            message = f"VJP of {where}" if where else "VJP"
-            check_vjp(function, partial(vjp, function), args, *options, message)
-            if order > 1:
-
-                def pulled(*primals: Any) -> Any:
-                    value, pullback = vjp(function, *primals)
-                    return pullback(value)
-
-                check(pulled, args, order - 1, message)
-
-    check(f, tuple(args), order, "")
+    _checks(atol, rtol, eps).check_grads(f, tuple(args), order, modes)
