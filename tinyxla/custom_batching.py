@@ -82,9 +82,9 @@ class custom_vmap(CustomFunction[P, R]):
             name = f"the rule {name_of(function)}"
             in_batched = list(pytrees.unflatten(call.tree, mapped))
             pair = function(size, in_batched, *pytrees.unflatten(call.tree, values))
-            if not isinstance(pair, (tuple, list)) or len(pair) != 2:  # pyright: ignore[reportUnknownArgumentType]
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
                 raise ArgumentError(f"{self}: {name} must give a pair (results, batched), but gives {pair!r}.")
-            result, over = pair  # pyright: ignore[reportUnknownVariableType]
+            result, over = pair
             batched = pytrees.broadcast_prefix(over, result, f"{self}: what {name} says is batched")
             own = call.structure(shapes, weak)
             outputs = call.outputs(result)

@@ -379,9 +379,9 @@ def _described(values: Values) -> list[ShapeDtypeStruct]:
 
 def _pair(what: str, names: str, given: Any, fits: Callable[[Any], bool] = lambda pair: True) -> Any:
     """What a rule gives, if it is a pair."""
-    if not isinstance(given, (tuple, list)) or len(given) != 2 or not fits(given):  # pyright: ignore[reportUnknownArgumentType]
+    if not isinstance(given, (tuple, list)) or len(given) != 2 or not fits(given):
         raise DifferentiationError(f"{what} must give a pair {names}, but gives {given!r}.")
-    return given  # pyright: ignore[reportUnknownVariableType]
+    return given
 
 
 def _is_zero(x: Any) -> bool:
@@ -609,12 +609,12 @@ class custom_vjp(CustomFunction[P, R]):
             kept = pytrees.unflatten(tree, residuals)
             kept = filled(kept, references) if references else kept
             found = self._rules[1](*call.parted(())[0], kept, pytrees.unflatten(call.result_tree, seeds))
-            if not isinstance(found, (tuple, list)) or len(found) != len(call.tree.children()):  # pyright: ignore[reportUnknownArgumentType]
+            if not isinstance(found, (tuple, list)) or len(found) != len(call.tree.children()):
                 raise DifferentiationError(
                     f"{self}: the backward rule {name_of(self._rules[1])} must give a tuple with a cotangent for each "
                     f"of the {len(call.tree.children())} arguments that there are derivatives by, but gives {found!r}."
                 )
-            return call.derivatives("the cotangent", tuple(found), call.tree, values)  # pyright: ignore[reportUnknownArgumentType]
+            return call.derivatives("the cotangent", tuple(found), call.tree, values)
 
         looks_at = () if call.references else (*self._rules, call.traced)
         key = (call.key, self._rules)
@@ -664,7 +664,7 @@ def custom_gradient(fun: Callable[P, tuple[R, Any]]) -> Callable[P, R]:
     def bwd(residuals: Any, cotangent: Any) -> Any:
         converted, captured, count = residuals
         found = converted(cotangent, *captured)
-        return found if isinstance(found, (tuple, list)) and len(found) == count else (found,)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return found if isinstance(found, (tuple, list)) and len(found) == count else (found,)
 
     wrapped.defvjp(fwd, bwd)
     return wrapped

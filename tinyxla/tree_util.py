@@ -383,7 +383,7 @@ def is_tree_node(typ: type) -> bool:
     """
     if not isinstance(typ, type):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PytreeError(f"is_tree_node: takes a class, but got {_short(typ)}; use its type.")
-    return optree.register_pytree_node.get(typ, namespace=NAMESPACE) is not None  # type: ignore[attr-defined]
+    return optree.register_pytree_node.get(typ, namespace=NAMESPACE) is not None
 
 
 def flatten_one_level(tree: Any) -> tuple[list[Any], Any]:
@@ -956,7 +956,7 @@ def register_pytree_node_class(cls: C) -> C:
     2
     """
     _check_class("register_pytree_node_class", cls, "tree_flatten", "tree_unflatten")
-    register_pytree_node(cls, operator.methodcaller("tree_flatten"), cls.tree_unflatten)  # type: ignore[attr-defined]
+    register_pytree_node(cls, operator.methodcaller("tree_flatten"), cls.tree_unflatten)
     return cls
 
 
@@ -991,7 +991,7 @@ def register_pytree_with_keys_class(cls: C) -> C:
     _check_class("register_pytree_with_keys_class", cls, "tree_flatten_with_keys", "tree_unflatten")
     own = operator.methodcaller("tree_flatten") if hasattr(cls, "tree_flatten") else None
     with_keys = operator.methodcaller("tree_flatten_with_keys")
-    register_pytree_with_keys(cls, with_keys, cls.tree_unflatten, own)  # type: ignore[attr-defined]
+    register_pytree_with_keys(cls, with_keys, cls.tree_unflatten, own)
     return cls
 
 

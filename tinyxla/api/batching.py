@@ -70,7 +70,7 @@ def vmap(
     check_callable("vmap", fun)
     what = f"vmap of {name_of(fun)}"
     if isinstance(in_axes, list):
-        in_axes = tuple(in_axes)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        in_axes = tuple(in_axes)
     _check_axes(f"{what}: in_axes", in_axes, is_of_arguments=True)
     _check_axes(f"{what}: out_axes", out_axes)
     if not isinstance(axis_name, Hashable):
@@ -210,9 +210,9 @@ def _check_axes(what: str, axes: Any, is_of_arguments: bool = False) -> None:
 
 
 def _check_count(what: str, in_axes: Any, args: tuple[Any, ...]) -> None:
-    if isinstance(in_axes, tuple) and len(in_axes) != len(args):  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(in_axes, tuple) and len(in_axes) != len(args):
         raise PytreeError(
-            f"{what}: in_axes must have one entry for each positional argument, but {in_axes} has {len(in_axes)} "  # pyright: ignore[reportUnknownArgumentType]
+            f"{what}: in_axes must have one entry for each positional argument, but {in_axes} has {len(in_axes)} "
             f"and the call has {len(args)}."
         )
 

@@ -28,9 +28,9 @@ def check_compiler_options(options: Any) -> None:
     """
     if options is None:
         return
-    if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):  # pyright: ignore[reportUnknownVariableType]
+    if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
         raise ArgumentError(f"jit: compiler_options must be a dictionary of options or None, but is {options!r}.")
-    for name in options:  # pyright: ignore[reportUnknownVariableType]
+    for name in options:
         if not name.startswith("xla_") and name not in _COMPILER_OPTIONS:
             raise AttributeValueError(
                 f"jit: there is no option {name!r} of XLA's compiler; its options begin with xla_, or are "
@@ -38,5 +38,5 @@ def check_compiler_options(options: Any) -> None:
             )
     if options and not _warned_of:
         _warned_of.append(options)
-        names = ", ".join(map(repr, options))  # pyright: ignore[reportUnknownArgumentType]
+        names = ", ".join(map(repr, options))
         warn(f"jit: compiler_options are those of XLA, and have no effect here: {names}; leave them out.")

@@ -299,7 +299,7 @@ def _matched_leaf(
             return x
         exact = isinstance(leaf, Array) and not element_type(x.dtype).is_inexact  # a number that Python has is any
         if x.weak_type and inexact and not exact and (x.dtype.kind != "c" or template.dtype.kind == "c"):
-            return elementwise.convert(x, new_element_type=element_type(template.dtype))  # type: ignore[return-value]
+            return elementwise.convert(x, new_element_type=element_type(template.dtype))
     if not inexact:
         raise DTypeError(
             f"The {what}{name()} must have the type dtypes.float0, since what it belongs to is {Shape.of(template)}, "

@@ -79,7 +79,7 @@ class ShapeDtypeStruct:
             sharding = NamedSharding(current_mesh(), sharding)
         object.__setattr__(self, "shape", as_integers(shape, "The shape of a ShapeDtypeStruct"))
         named = getattr(dtype, "dtype", None)  # of a scalar constructor, such as tinyxla.numpy.float32
-        object.__setattr__(self, "dtype", element_type(named if isinstance(named, np.dtype) else dtype).dtype)  # pyright: ignore[reportUnknownArgumentType]
+        object.__setattr__(self, "dtype", element_type(named if isinstance(named, np.dtype) else dtype).dtype)
         object.__setattr__(self, "sharding", sharding)
         object.__setattr__(self, "weak_type", weak_type)
 
@@ -267,12 +267,12 @@ def as_integers(given: int | Iterable[int], what: str) -> tuple[int, ...]:
 
 def pair_of(result: Any, name: str) -> tuple[Any, Any]:
     """The result and the auxiliary one of a function that must return both."""
-    if not isinstance(result, tuple) or len(result) != 2:  # pyright: ignore[reportUnknownArgumentType]
+    if not isinstance(result, tuple) or len(result) != 2:
         shown = f"the array {Shape.of(result)}" if isinstance(result, Array) else reprlib.repr(result)
         raise ArgumentError(
             f"With has_aux=True {name} must return a pair (result, auxiliary), but it returned {shown}."
         )
-    return result  # pyright: ignore[reportUnknownVariableType]
+    return result
 
 
 def lowered(aux: Any) -> Any:

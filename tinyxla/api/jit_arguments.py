@@ -31,7 +31,7 @@ def chosen_arguments(
     check_callable("jit", function)
     if isinstance(function, staticmethod):
         raise ArgumentError(
-            f"jit of {name_of(function.__func__)}: it takes a function, but got a static method; put @staticmethod "  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+            f"jit of {name_of(function.__func__)}: it takes a function, but got a static method; put @staticmethod "
             "above @jit."
         )
     if inspect.isgeneratorfunction(function):

@@ -112,9 +112,9 @@ def _leaves(number: int, argument: Any, shape: AnyShape) -> Iterator[Array]:
     if isinstance(shape, Shape):
         yield _checked(number, argument, shape)
         return
-    if not isinstance(argument, (tuple, list)) or len(argument) != len(shape.elements):  # pyright: ignore[reportUnknownArgumentType]
+    if not isinstance(argument, (tuple, list)) or len(argument) != len(shape.elements):
         raise ArgumentError(f"A module's argument {number} must be a tuple {shape}, but got {argument!r}.")
-    for part, element in zip(argument, shape.elements, strict=True):  # pyright: ignore[reportUnknownVariableType]
+    for part, element in zip(argument, shape.elements, strict=True):
         yield from _leaves(number, part, element)
 
 

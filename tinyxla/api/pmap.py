@@ -86,8 +86,8 @@ def pmap(
                 return function(*(whole[n] for n in range(len(args))), **named)
 
         axes: Any = in_axes
-        if held and isinstance(in_axes, (tuple, list)) and len(in_axes) == len(args):  # pyright: ignore[reportUnknownArgumentType]
-            axes = tuple(in_axes[n] for n in places)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        if held and isinstance(in_axes, (tuple, list)) and len(in_axes) == len(args):
+            axes = tuple(in_axes[n] for n in places)
         result = vmap(copy, axes, out_axes, axis_name, axis_size)(*(args[n] for n in places), **kwargs)
         if state.axes:  # of an outer pmap, or vmap: that one's copies are on the devices
             return result

@@ -224,7 +224,7 @@ class _OfParts:
         if isinstance(specs, tuple) and not isinstance(specs, PartitionSpec) and None in leaves and None not in specs:
             what = f"shard_map of {name_of(self._f)}"
             structure, pairs = with_subtrees(specs, args, f"{what}: in_specs has another structure")
-            f = wraps(self._f)(lambda *parts: self._f(*pytrees.unflatten(structure, parts)))  # pyright: ignore[reportUnknownLambdaType]
+            f = wraps(self._f)(lambda *parts: self._f(*pytrees.unflatten(structure, parts)))
             inner = _OfParts(f, self._mesh, tuple(leaves), self._out_specs, self._axis_names, self._check_vma)
             return inner.for_arguments(tuple(subtree for subtree, _ in pairs))
         is_list = isinstance(specs, tuple | list) and not isinstance(specs, PartitionSpec) and len(specs) == len(args)
@@ -241,7 +241,7 @@ class _OfParts:
         made = _OfParts(
             self._f if is_whole else wraps(self._f)(f),
             self._mesh_of(given),
-            specs if is_whole else tuple(specs[k] for k in split),  # pyright: ignore[reportOptionalSubscript]
+            specs if is_whole else tuple(specs[k] for k in split),
             self._out_specs,
             self._axis_names,
             self._check_vma,

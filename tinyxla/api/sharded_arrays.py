@@ -222,7 +222,7 @@ def make_array_from_process_local_data(sharding: Any, local_data: Any, global_sh
     """
     what = "make_array_from_process_local_data"
     given = _sharding(what, sharding)
-    if global_shape is None or (isinstance(global_shape, tuple) and all(hasattr(n, "__index__") for n in global_shape)):  # pyright: ignore[reportUnknownVariableType]
+    if global_shape is None or (isinstance(global_shape, tuple) and all(hasattr(n, "__index__") for n in global_shape)):
         return pytrees.map_tree(lambda x: _from_local(what, given, x, global_shape), local_data)
     return pytrees.map_tree(lambda x, shape: _from_local(what, given, x, shape), local_data, global_shape)
 

@@ -118,7 +118,7 @@ def optimizer(opt_maker: Callable[..., Any]) -> Callable[..., Optimizer]:
     @functools.wraps(opt_maker)
     def make(*args: Any, **kwargs: Any) -> Optimizer:
         made = opt_maker(*args, **kwargs)
-        if not isinstance(made, (tuple, list)) or len(made) != 3 or not all(map(callable, made)):  # pyright: ignore[reportUnknownArgumentType]
+        if not isinstance(made, (tuple, list)) or len(made) != 3 or not all(map(callable, made)):
             raise ArgumentError(
                 f"optimizers.optimizer: {getattr(opt_maker, '__name__', opt_maker)} must give three functions, (init, "
                 f"update, get_params), but gives {shown(made)}."

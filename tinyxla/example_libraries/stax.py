@@ -526,7 +526,7 @@ def FanInConcat(axis: int = -1) -> Layer:
 
 
 def _layer_of(what: str, layer: Any) -> Layer:
-    if not isinstance(layer, (tuple, list)) or len(layer) != 2 or not all(map(callable, layer)):  # pyright: ignore[reportUnknownArgumentType]
+    if not isinstance(layer, (tuple, list)) or len(layer) != 2 or not all(map(callable, layer)):
         raise ArgumentError(f"{what}: a layer is a pair (init, apply), such as stax.Dense(3), but got {shown(layer)}.")
     return layer[0], layer[1]
 

@@ -170,7 +170,7 @@ def computations_in(values: Iterable[Any]) -> Iterator[Computation]:
         if isinstance(value, Computation):
             yield value
         elif isinstance(value, tuple):
-            for element in value:  # pyright: ignore[reportUnknownVariableType]
+            for element in value:
                 if isinstance(element, Computation):
                     yield element
 
@@ -183,8 +183,8 @@ def map_computations(attributes: Mapping[str, Any], change: Callable[[Computatio
 def _changed(value: Any, change: Callable[[Computation], Computation]) -> Any:
     if isinstance(value, Computation):
         return change(value)
-    if isinstance(value, tuple) and any(computations_in((value,))):  # pyright: ignore[reportUnknownArgumentType]
-        return tuple(change(x) if isinstance(x, Computation) else x for x in value)  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, tuple) and any(computations_in((value,))):
+        return tuple(change(x) if isinstance(x, Computation) else x for x in value)
     return value
 
 

@@ -99,7 +99,7 @@ class _InterfaceLoader(SourceFileLoader):
             if twin is not None:  # programs go through `vars(jax.lax)`, too
                 vars(module).update(_shown(importlib.import_module(twin)) | vars(module))
         if twin is not None and "__all__" not in vars(module):
-            module.__dir__ = lambda: sorted({*vars(module), *dir(importlib.import_module(twin))})  # type: ignore[method-assign]
+            module.__dir__ = lambda: sorted({*vars(module), *dir(importlib.import_module(twin))})
 
 
 class _TwinLoader(Loader):

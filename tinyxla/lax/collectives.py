@@ -49,7 +49,7 @@ def _axes(what: str, axis_name: Any) -> list[Axis]:
     if isinstance(axis_name, set | frozenset):
         raise ArgumentError(f"{what}: axis_name must be a name or a tuple of names, but is {axis_name!r}.")
     found: list[Axis] = []
-    for name in axis_name if isinstance(axis_name, (tuple, list)) else (axis_name,):  # pyright: ignore[reportUnknownVariableType]
+    for name in axis_name if isinstance(axis_name, (tuple, list)) else (axis_name,):
         try:
             _, size = state.axes[name]
         except (KeyError, TypeError):
@@ -224,9 +224,9 @@ _REDUCERS = {"add": reduction.reduce_sum, "maximum": reduction.reduce_max, "mini
 
 
 def _reduced(what: str, combiner: str, x: Any, axis_name: Any, groups: Groups) -> Any:
-    names = axis_name if isinstance(axis_name, (tuple, list)) else (axis_name,)  # pyright: ignore[reportUnknownVariableType]
-    dimensions = [name for name in names if isinstance(name, int)]  # pyright: ignore[reportUnknownVariableType]
-    group = _Group(what, tuple(name for name in names if not isinstance(name, int)), groups)  # pyright: ignore[reportUnknownVariableType]
+    names = axis_name if isinstance(axis_name, (tuple, list)) else (axis_name,)
+    dimensions = [name for name in names if isinstance(name, int)]
+    group = _Group(what, tuple(name for name in names if not isinstance(name, int)), groups)
     reduce = _REDUCERS[combiner]
 
     def leaf(x: Any) -> Any:

@@ -151,7 +151,7 @@ class AccuracyMode(enum.Enum):
 def _result_accuracy(what: str, accuracy: Tolerance | AccuracyMode | None) -> ResultAccuracy:
     if isinstance(accuracy, AccuracyMode):
         return ResultAccuracy(accuracy.name.lower())
-    if isinstance(accuracy, Tolerance):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if isinstance(accuracy, Tolerance):
         return ResultAccuracy("tolerance", float(accuracy.atol), float(accuracy.rtol), int(accuracy.ulps))
     raise AttributeValueError(f"{what}: accuracy must be a Tolerance or an AccuracyMode, but got {accuracy!r}.")
 

@@ -65,9 +65,9 @@ class _Equation:
         aux_leaves: list[Any] = []
         aux_tree = None
         if has_aux:
-            if not isinstance(solution, tuple) or len(solution) != 2:  # pyright: ignore[reportUnknownArgumentType]
+            if not isinstance(solution, tuple) or len(solution) != 2:
                 raise ArgumentError(f"{what}: with has_aux=True {name} must give a pair, but gives {solution!r}.")
-            solution, aux = solution  # pyright: ignore[reportUnknownVariableType]
+            solution, aux = solution
             aux_leaves, aux_tree = arrays_of(aux, f"{what}: what the solver gives besides")
         leaves, tree = arrays_of(solution, f"{what}: the solution")
         if tree != self.tree:

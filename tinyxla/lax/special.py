@@ -60,7 +60,7 @@ def special_function(name: str, names: str, function: Function, partials: Sequen
             raise DTypeError(f"{name}: not defined for {values[0].dtype.name}; convert to a floating type.")
         return ruled(*values).with_weak_type(values[0].weak_type)
 
-    apply.__signature__ = signature  # type: ignore[attr-defined]
+    apply.__signature__ = signature
     short = name.rpartition(".")[2]
     return named(apply, short, documented(short, text, names.split()) if text else "")
 
@@ -520,7 +520,7 @@ def _gamma_slope(share: int, name: str) -> Partial:
         return slope_on_host(name, 0)(a, a, x)
 
     @by_differences.defjvp
-    def rule(primals: Any, tangents: Any) -> Any:  # pyright: ignore[reportUnusedFunction]
+    def rule(primals: Any, tangents: Any) -> Any:
         (a, x), one = primals, tnp.ones_like(primals[0])
         by_a = jvp(lambda a: _in_lanes(slope)(a, x), (a,), (one,))[1]
         by_x = jvp(lambda x: _in_lanes(slope)(a, x), (x,), (one,))[1]

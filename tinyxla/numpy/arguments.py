@@ -410,7 +410,7 @@ def is_several(x: Any) -> TypeGuard[Iterable[Any]]:
     if isinstance(x, (str, bytes, dict)):
         return False
     is_sequence = hasattr(type(x), "__len__") and hasattr(type(x), "__getitem__")  # which Python iterates over, too
-    return (isinstance(x, Iterable) or is_sequence) and getattr(x, "ndim", 1) != 0  # pyright: ignore[reportUnknownArgumentType]
+    return (isinstance(x, Iterable) or is_sequence) and getattr(x, "ndim", 1) != 0
 
 
 def shown(value: Any) -> str:

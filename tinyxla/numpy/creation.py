@@ -167,7 +167,7 @@ def _from_data(value: Any, dtype: np.dtype[Any] | None) -> Array:
             return ConcreteArray(held if held.dtype == target else converted(held, target))
         return cast(ConcreteArray(held), target, False)
     if isinstance(value, (list, tuple)):
-        return _from_list(value, dtype)  # pyright: ignore[reportUnknownArgumentType]
+        return _from_list(value, dtype)
     if isinstance(value, (str, bytes)) or value is None:
         raise DTypeError(f"array: {value!r} is no number, and arrays hold only numbers.")
     if isinstance(value, range) or _is_memory(value):

@@ -95,7 +95,7 @@ class _DefaultType(ScalarType):
         self._default = default
 
     @property
-    def dtype(self) -> np.dtype[Any]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def dtype(self) -> np.dtype[Any]:
         return self._default()
 
 

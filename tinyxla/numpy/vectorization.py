@@ -91,10 +91,7 @@ def _check_excluded(excluded: Any) -> None:
     if (
         not isinstance(excluded, Collection)
         or isinstance(excluded, str)
-        or not all(
-            isinstance(x, str) or (isinstance(x, int) and x >= 0)
-            for x in excluded  # pyright: ignore[reportUnknownVariableType]
-        )
+        or not all(isinstance(x, str) or (isinstance(x, int) and x >= 0) for x in excluded)
     ):
         raise ArgumentError(
             f"vectorize: excluded must have numbers of arguments, from 0, and names, but is {excluded!r}."
@@ -125,9 +122,9 @@ def check_sizes(what: str, names: Sequence[str], x: Array, sizes: dict[str, int]
 def check_results(signature: str, given: Cores, result: Any, sizes: dict[str, int]) -> None:
     """Results are as many, and have the core dimensions, that a signature says."""
     several = isinstance(result, (tuple, list))
-    results: Sequence[Any] = result if several else (result,)  # pyright: ignore[reportUnknownVariableType]
+    results: Sequence[Any] = result if several else (result,)
     if len(results) != len(given):
-        found = f"{len(results)} in a {type(result).__name__}" if several else "one"  # pyright: ignore[reportUnknownArgumentType]
+        found = f"{len(results)} in a {type(result).__name__}" if several else "one"
         raise ArgumentError(f"vectorize: by {signature!r} there are {len(given)} results, but there is {found}.")
     known = dict(sizes)
     for k, (names, x) in enumerate(zip(given, results, strict=True)):

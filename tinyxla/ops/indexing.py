@@ -504,7 +504,7 @@ def _combine_at(views: list[Array], at: tuple[Array, ...], updates: list[Array],
 
 def _rounds(where: tuple[Array, ...], shape: Ints) -> Iterator[Array]:
     """Groups of updates in which no element occurs twice; the first has the first update of each element, and so on."""
-    flat = np.ravel_multi_index([i.reshape(-1) for i in where], shape[: len(where)])  # type: ignore[call-overload]
+    flat = np.ravel_multi_index([i.reshape(-1) for i in where], shape[: len(where)])
     order = np.argsort(flat, kind="stable")
     sorted_places = flat[order]
     first = np.concatenate([[True], sorted_places[1:] != sorted_places[:-1]])

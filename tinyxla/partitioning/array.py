@@ -113,12 +113,12 @@ class ShardedArray(Interpreted):
         return self._signature
 
     @property
-    def sharding(self) -> Sharding:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def sharding(self) -> Sharding:
         """Which part is on which device."""
         return shown(self.layout)
 
     @property
-    def committed(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def committed(self) -> bool:
         """Whether it was put where it is, and does not go where other arguments of a program are."""
         return self.mesh.is_committed
 
@@ -192,12 +192,12 @@ class ShardedArray(Interpreted):
     # --- parts
 
     @property
-    def is_fully_addressable(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def is_fully_addressable(self) -> bool:
         """Whether this process has all parts."""
         return self.layout.is_fully_addressable
 
     @property
-    def is_fully_replicated(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def is_fully_replicated(self) -> bool:
         """Whether each device has all of the array."""
         return self.layout.is_fully_replicated
 

@@ -398,7 +398,7 @@ def on_mesh(x: Array, mesh: Mesh) -> ShardedArray:
 def _on_current_mesh(found: Any) -> Any:
     """The results of an operation on arrays that were not placed: each device of the current mesh has all of them."""
     if isinstance(found, tuple):
-        return tuple(map(_on_current_mesh, found))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return tuple(map(_on_current_mesh, found))
     rank = found.ndim if explicit_axes(context.programs) else 0
     whole = NamedSharding(context.programs, PartitionSpec(*[None] * rank))
     return ShardedArray(np.asarray(found.dense()), found.shape, whole, found.weak_type)

@@ -111,7 +111,7 @@ def _gamma(name: str, key: Array, a: Any, shape: MaybeShape, dtype: DTypeLike, l
         return vmap(lambda k, alpha: _one_gamma(k, alpha, logarithmic))(keys, alphas)
 
     @samples.defjvp
-    def rule(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:  # pyright: ignore[reportUnusedFunction]
+    def rule(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
         alpha, t = primals[1], tangents[1]
         x = samples(*primals)
         if not logarithmic:

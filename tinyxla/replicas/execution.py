@@ -183,7 +183,7 @@ def _stacked(lanes: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
         )
         if in_order:
             shape = (len(lanes), *first.shape)
-            return np.ndarray(shape, first.dtype, whole, start - whole.ctypes.data)  # pyright: ignore[reportArgumentType]
+            return np.ndarray(shape, first.dtype, whole, start - whole.ctypes.data)
     return np.stack(lanes)
 
 
@@ -290,7 +290,7 @@ def _compiled(program: Program, backend: str | None) -> Executable:
 
 def mesh_of(what: str, arguments: Sequence[Any], replica_count: int | None, partition_count: int) -> Mesh:
     """The mesh for arguments of all devices."""
-    if not isinstance(arguments, (list, tuple)):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(arguments, (list, tuple)):
         raise ArgumentError(
             f"{what}: arguments must be a list with the arguments of each device, but is {reprlib.repr(arguments)}."
         )

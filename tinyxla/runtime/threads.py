@@ -133,7 +133,7 @@ def watch(watcher: Callable[[int], None]) -> None:
 @functools.cache
 def _blas_of_numpy() -> tuple[Callable[[int], Any], int] | None:
     """The function that sets the number of threads of NumPy's OpenBLAS, and how many it has; None for another BLAS."""
-    library = ctypes.CDLL(str(np._core._multiarray_umath.__file__))  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+    library = ctypes.CDLL(str(np._core._multiarray_umath.__file__))  # pyright: ignore[reportAttributeAccessIssue]
     for prefix in ("scipy_openblas_", "openblas_"):
         for suffix in ("64_", ""):
             get = getattr(library, f"{prefix}get_num_threads{suffix}", None)

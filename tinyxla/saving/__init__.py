@@ -127,7 +127,7 @@ def load(path: str | os.PathLike[str], like: Any = ABSENT, *, mmap: bool = False
 def _path(what: str, path: Any) -> Path:
     if not isinstance(path, str | os.PathLike):
         raise ArgumentError(f"{what}: path must be a string or a path, but is {path!r}; the path comes first.")
-    return Path(path)  # pyright: ignore[reportUnknownArgumentType]
+    return Path(path)
 
 
 def _too_deep(what: str, error: RecursionError) -> RecursionError:

@@ -179,7 +179,7 @@ class Reader:
     def _metadata(self, found: Any) -> dict[str, str]:
         if not isinstance(found, dict) or not all(isinstance(text, str) for text in found.values()):
             raise self.damaged(f"{METADATA} must map strings to strings")
-        return found  # pyright: ignore[reportUnknownVariableType]
+        return found
 
     def _entry(self, name: str, described: Any) -> Entry:
         if not isinstance(described, dict) or described.keys() != {"dtype", "shape", "data_offsets"}:

@@ -300,7 +300,7 @@ class Decoder:
 
     def _parts(self, found: Any, kind: type, count: int | None = None) -> Any:
         """A part of the structure, which must be a list or an object of so many parts; an object's is copied."""
-        if not isinstance(found, kind) or (count is not None and len(found) != count):  # pyright: ignore[reportArgumentType]
+        if not isinstance(found, kind) or (count is not None and len(found) != count):
             raise self._reader.damaged(f"in its structure {reprlib.repr(found)} is out of place")
         return kind(found)
 

@@ -72,7 +72,7 @@ class gaussian_kde:
             return self.neff ** (-1 / (self.d + 4))
         if isinstance(method, str) and method == "silverman":
             return (self.neff * (self.d + 2) / 4) ** (-1 / (self.d + 4))
-        if isinstance(method, Callable):  # type: ignore[arg-type]
+        if isinstance(method, Callable):
             return method(self)
         if isinstance(method, str) or np.ndim(method) != 0:
             raise ArgumentError(

@@ -377,7 +377,7 @@ def is_symbolic(x: Any) -> bool:
 def array_of(x: Any) -> Any:
     """A dimension as an array of the program that is traced."""
     if _as_array is None:
-        raise x._unknown("an array")  # pyright: ignore[reportPrivateUsage]
+        raise x._unknown("an array")
     return _as_array(x)
 
 

@@ -203,7 +203,7 @@ class Array:
         """
         if order not in ("C", "F", "A", "K"):
             raise AttributeValueError(f"tobytes(): order must be 'C', 'F', 'A' or 'K', but got {order!r}.")
-        return self.concrete("tobytes()").buffer().tobytes(order)  # pyright: ignore[reportArgumentType]
+        return self.concrete("tobytes()").buffer().tobytes(order)
 
     def __bytes__(self) -> bytes:
         return self.tobytes()
@@ -1345,7 +1345,7 @@ class _DeletedArray(ConcreteArray):
     __slots__ = ()
 
     @property
-    def _value(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def _value(self) -> Any:
         raise DeletedError(
             f"Array has been deleted with shape={self._described()}: it was donated to a compiled function, or deleted "
             "by name. Use what that function returned, or do not donate it."
@@ -1369,7 +1369,7 @@ class _DeletedArray(ConcreteArray):
         return {}
 
     @property
-    def _signature(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def _signature(self) -> int:
         raise AttributeError("a deleted array has no signature")
 
     @property

@@ -35,11 +35,11 @@ def _referred(x: Any) -> Iterable[Any]:
     if isinstance(x, MethodType):
         return x.__self__, x.__func__
     if isinstance(x, partial):
-        return x.func, *x.args, *x.keywords.values()  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        return x.func, *x.args, *x.keywords.values()
     if isinstance(x, (tuple, list, set, frozenset)):
-        return x  # pyright: ignore[reportUnknownVariableType]
+        return x
     if isinstance(x, dict):
-        return x.values()  # pyright: ignore[reportUnknownVariableType]
+        return x.values()
     try:
         return () if isinstance(x, (type, ModuleType)) else object.__getattribute__(x, "__dict__").values()
     except AttributeError:  # it has none; `getattr` might run code of the user's

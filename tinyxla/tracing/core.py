@@ -319,11 +319,11 @@ class CarryingTracer(Tracer):
         return self.carried.weak_type
 
     @property
-    def sharding(self) -> Sharding:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def sharding(self) -> Sharding:
         return self.carried.sharding
 
     @property
-    def committed(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def committed(self) -> bool:
         return self.carried.committed
 
     def concrete(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
@@ -388,7 +388,7 @@ class GraphTracer(Tracer):
         return self.instruction.array_shape.dtype
 
     @property
-    def sharding(self) -> Sharding:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def sharding(self) -> Sharding:
         return self.owner.sharding_of(self.instruction)
 
     def concrete(self, wanted: str, error: type[ConcretizationError] = ConcretizationError) -> ConcreteArray:
@@ -770,7 +770,7 @@ def set_compute_large(function: Callable[[Op, Sequence[Any], dict[str, Any]], An
 
 def compute(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """An op on concrete arrays."""
-    values = [x._value for x in operands]  # pyright: ignore[reportPrivateUsage] - saves calls
+    values = [x._value for x in operands]  # saves calls
     check_once(op, values, attributes)
     try:
         result = _evaluated(op, values, attributes)
@@ -786,7 +786,7 @@ def compute(op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> An
     if config.special:
         check_finite(op, values, attributes, result)
     if isinstance(result, tuple):
-        return tuple(map(wrap, result))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return tuple(map(wrap, result))
     return ConcreteArray(result, weak_result(operands))
 
 
@@ -824,7 +824,7 @@ def check_computation(computation: Computation, operands: Sequence[Any]) -> None
 def unwanted(value: Any) -> str:
     """What an array, or one of a tuple of arrays, has that it should not."""
     if isinstance(value, tuple):
-        return next(filter(None, map(unwanted, value)), "")  # pyright: ignore[reportUnknownArgumentType]
+        return next(filter(None, map(unwanted, value)), "")
     if not element_type(value.dtype).is_inexact:
         return ""
     if config.debug_nans and np.isnan(value).any():
@@ -849,7 +849,7 @@ def check_kinds(op: Operation, attributes: dict[str, Any]) -> None:
         if kind == "int":
             said = "" if _is_integer(value) else "an integer"
         elif kind in ("Ints", "tuple[int, ...]"):
-            fits = isinstance(value, tuple | range) and all(map(_is_integer, value))  # pyright: ignore[reportUnknownArgumentType]
+            fits = isinstance(value, tuple | range) and all(map(_is_integer, value))
             said = "" if fits else "a tuple of integers"
         elif isinstance(value, Shape):
             said = "" if all(map(_is_integer, value.dimensions)) else "of integer sizes"

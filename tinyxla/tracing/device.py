@@ -187,7 +187,7 @@ def check_devices(what: str, devices: Any) -> None:
         return
     if isinstance(devices, str) or not isinstance(devices, Iterable):
         raise ArgumentError(f"{what} must be a sequence of devices or None, but is {devices!r}; leave it out.")
-    for device in devices:  # pyright: ignore[reportUnknownVariableType]
+    for device in devices:
         check_device(what, device)
 
 

@@ -81,7 +81,7 @@ class PartitionSpec(Placement, tuple[Any, ...]):
         pairs = ("unreduced", self.unreduced), ("reduced", self.reduced)
         return [f"{what}={{{', '.join(sorted(map(repr, axes)))}}}" for what, axes in pairs if axes]
 
-    def __add__(self, other: tuple[Any, ...]) -> PartitionSpec:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __add__(self, other: tuple[Any, ...]) -> PartitionSpec:
         return self.update(partitions=(*self, *other))
 
     def __radd__(self, other: tuple[Any, ...]) -> PartitionSpec:
@@ -164,7 +164,7 @@ def _axes_of_sums(spec: PartitionSpec, unreduced: Any, reduced: Any) -> tuple[fr
             raise ArgumentError(f"PartitionSpec: {what} is a set of mesh axes, but has None; leave it out.")
         if axes & names:
             raise ArgumentError(
-                f"PartitionSpec: the entries {tuple(spec)} and {what} {set(axes)} must not name the same axis."  # pyright: ignore[reportUnknownArgumentType]
+                f"PartitionSpec: the entries {tuple(spec)} and {what} {set(axes)} must not name the same axis."
             )
     if unreduced & reduced:
         raise ArgumentError(f"PartitionSpec: unreduced {unreduced} and reduced {reduced} must not name the same axis.")
@@ -176,20 +176,20 @@ def _entry(part: Any) -> Any:
     names = tuple(part) if isinstance(part, list) else part
     if not isinstance(names, tuple):
         return names
-    return names if len(names) > 1 else names[0] if names else None  # pyright: ignore[reportUnknownVariableType]
+    return names if len(names) > 1 else names[0] if names else None
 
 
 def _shape_of(shape: Any, what: str = "Sharding") -> tuple[int, ...]:
     if isinstance(shape, str) or not isinstance(shape, Iterable):
         raise ArgumentError(f"{what}: a shape is a sequence of integers, but got {shape!r}.")
-    return tuple(shape)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return tuple(shape)
 
 
 def axes_of(part: Any) -> tuple[Any, ...]:
     """The mesh axes that an entry of a `PartitionSpec` names."""
     if part is None or part is UNCONSTRAINED:
         return ()
-    return part if isinstance(part, tuple) else (part,)  # pyright: ignore[reportUnknownVariableType]
+    return part if isinstance(part, tuple) else (part,)
 
 
 def spec_of(spec: Spec, rank: int = 0) -> PartitionSpec:

@@ -47,11 +47,11 @@ class BatchTracer(CarryingTracer):
         return whole[: self.axis] + whole[self.axis + 1 :]
 
     @property
-    def sharding(self) -> Sharding:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def sharding(self) -> Sharding:
         return self.carried.sharding.without_dimension(self.axis, self.carried.ndim)
 
     @property
-    def committed(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def committed(self) -> bool:
         return self.carried.committed
 
     concrete = primal = Tracer.concrete  # the value is that of all examples

@@ -46,7 +46,7 @@ class _KeyTrace(Trace):
     what = "an operation on random keys"
 
     def __init__(self) -> None:
-        self.level = math.inf  # type: ignore[assignment]
+        self.level = math.inf
         self.active = True
 
     def record(self, op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
@@ -137,24 +137,24 @@ class KeyArray(Interpreted):
         return self.words.shape[:-1]
 
     @property
-    def sharding(self) -> Sharding:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def sharding(self) -> Sharding:
         """Where the keys are: their words are on one device."""
         layout = self.words.sharding
         is_short = isinstance(layout, NamedSharding) and len(layout.spec) <= self.ndim
         return layout if is_short else layout.without_dimension(self.ndim, self.ndim + 1)
 
     @property
-    def committed(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def committed(self) -> bool:
         """Whether the keys were placed."""
         return self.words.committed
 
     @property
-    def is_fully_addressable(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def is_fully_addressable(self) -> bool:
         """Whether all devices are of this process."""
         return self.words.is_fully_addressable
 
     @property
-    def is_fully_replicated(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def is_fully_replicated(self) -> bool:
         """Whether each device has all of the keys."""
         return self.words.is_fully_replicated
 

@@ -22,7 +22,7 @@ def without_exit_functions() -> Generator[None]:
     def ignored(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., Any]:
         return function if threading.get_ident() == thread else register(function, *args, **kwargs)
 
-    atexit.register = ignored  # type: ignore[assignment]
+    atexit.register = ignored
     try:
         yield
     finally:

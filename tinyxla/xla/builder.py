@@ -26,7 +26,7 @@ functions: dict[str, BuilderFunction] = {}  # by name: those of this package, wh
 
 def shape_of(tree: Tree) -> AnyShape:
     """The shape of a value."""
-    return TupleShape(tuple(map(shape_of, tree))) if isinstance(tree, tuple) else tree.instruction.shape  # pyright: ignore[reportUnknownArgumentType]
+    return TupleShape(tuple(map(shape_of, tree))) if isinstance(tree, tuple) else tree.instruction.shape
 
 
 def _operator(name: str) -> Callable[..., XlaOp]:

@@ -28,11 +28,11 @@ def _arrays(name: str, operand: Tree) -> tuple[Value, ...]:
     """The operand, or the elements of the non-empty tuple of arrays that it is."""
     if not isinstance(operand, tuple):
         return (operand,)
-    if not operand or any(isinstance(x, tuple) for x in operand):  # pyright: ignore[reportUnknownVariableType]
+    if not operand or any(isinstance(x, tuple) for x in operand):
         raise ShapeError(
             f"{name}: the operand must be an array or a non-empty tuple of arrays, but is {shape_of(operand)}."
         )
-    return operand  # pyright: ignore[reportUnknownVariableType]
+    return operand
 
 
 def _like_operand(operand: Tree, result: Any) -> Tree:

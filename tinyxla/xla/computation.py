@@ -182,8 +182,8 @@ class XlaComputation:
     def _flat_arguments(self, what: str, args: Sequence[Any]) -> list[Array]:
         """The arrays of arguments for the parameters."""
         shapes, names = self._program_shape.parameter_shapes, self._program_shape.parameter_names
-        if not isinstance(args, (tuple, list)) or len(args) != len(shapes):  # pyright: ignore[reportUnnecessaryIsInstance]
-            found = str(len(args)) if isinstance(args, (tuple, list)) else reprlib.repr(args)  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(args, (tuple, list)) or len(args) != len(shapes):
+            found = str(len(args)) if isinstance(args, (tuple, list)) else reprlib.repr(args)
             raise ArgumentError(f"{what} takes {len(shapes)} arguments {self._program_shape}, but got {found}.")
         return [
             x
@@ -255,7 +255,7 @@ def _shared(arguments: Sequence[Any]) -> list[Any]:
 
     def as_one(x: Any) -> Any:
         if isinstance(x, (tuple, list)):
-            return tuple(map(as_one, x))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            return tuple(map(as_one, x))
         if not isinstance(x, (np.ndarray, np.generic)):
             return x
         # Bits, not values: zeros of either sign are two numbers.
@@ -264,7 +264,7 @@ def _shared(arguments: Sequence[Any]) -> list[Any]:
             known[key] = wrap(np.array(x))
         return known[key]
 
-    return [list(map(as_one, x)) if isinstance(x, (tuple, list)) else x for x in arguments]  # pyright: ignore[reportUnnecessaryIsInstance]
+    return [list(map(as_one, x)) if isinstance(x, (tuple, list)) else x for x in arguments]
 
 
 def _arguments(given: Any, shape: AnyShape, what: str) -> Iterator[Array]:
@@ -272,9 +272,9 @@ def _arguments(given: Any, shape: AnyShape, what: str) -> Iterator[Array]:
     if isinstance(shape, Shape):
         yield checked_argument(given, shape, what)
         return
-    if not isinstance(given, (tuple, list)) or len(given) != len(shape.elements):  # pyright: ignore[reportUnknownArgumentType]
+    if not isinstance(given, (tuple, list)) or len(given) != len(shape.elements):
         raise ArgumentError(f"{what} must be a tuple of {len(shape.elements)}, {shape}, but is {reprlib.repr(given)}.")
-    for k, (x, part) in enumerate(zip(given, shape.elements, strict=True)):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    for k, (x, part) in enumerate(zip(given, shape.elements, strict=True)):
         yield from _arguments(x, part, f"{what}[{k}]")
 
 

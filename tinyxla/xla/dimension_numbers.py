@@ -20,7 +20,7 @@ class _Message:
         repeated = self.__dict__.get(name.removeprefix("add_"))
         if not name.startswith("add_") or not isinstance(repeated, list):
             raise AttributeError(f"{type(self).__name__} has no field {name!r}", name=name, obj=self)
-        return repeated.append  # pyright: ignore[reportUnknownVariableType]
+        return repeated.append
 
 
 @dataclass

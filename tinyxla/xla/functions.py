@@ -76,7 +76,7 @@ def _listed(what: str, given: Any) -> list[Any]:
     if isinstance(given, XlaOp):
         return [given]
     if isinstance(given, (list, tuple)):
-        return list(given)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return list(given)
     raise ArgumentError(f"{what} must be a list of XlaOps, but is {reprlib.repr(given)}.")
 
 
@@ -216,6 +216,6 @@ def _builder_of(name: str, given: Any) -> XlaBuilder:
     for x in given:
         if isinstance(x, XlaOp):
             return x.builder
-        if isinstance(x, (list, tuple)) and any(isinstance(element, XlaOp) for element in x):  # pyright: ignore[reportUnknownVariableType]
+        if isinstance(x, (list, tuple)) and any(isinstance(element, XlaOp) for element in x):
             return _builder_of(name, x)
     raise ArgumentError(f"{name}: no operand tells the builder; give it as the first argument.")

@@ -59,7 +59,7 @@ def _constant(literal: Any, layout: Layout | None = None) -> Tree:
             raise ShapeError(
                 f"ConstantLiteral: layout must be that of an array, but is {layout} for a tuple; leave it out."
             )
-        return tuple(map(_constant, literal))  # pyright: ignore[reportUnknownArgumentType]
+        return tuple(map(_constant, literal))
     value = np.array(literal, _PYTHON_DTYPES.get(type(literal)))
     value.setflags(write=False)
     made: Any = movement.constant(literal=Literal(value))
@@ -161,11 +161,9 @@ def GetTupleElement(builder: XlaBuilder, tuple_data: Tree, index: int) -> Tree:
     """
     if not isinstance(tuple_data, tuple):
         raise ShapeError(f"GetTupleElement: tuple_data must be a tuple, but is the array {shape_of(tuple_data)}.")
-    if not 0 <= index < len(tuple_data):  # pyright: ignore[reportUnknownArgumentType]
-        raise OutOfBoundsError(
-            f"GetTupleElement: index must be from 0 to {len(tuple_data) - 1}, but is {index}."  # pyright: ignore[reportUnknownArgumentType]
-        )
-    return tuple_data[index]  # pyright: ignore[reportUnknownVariableType]
+    if not 0 <= index < len(tuple_data):
+        raise OutOfBoundsError(f"GetTupleElement: index must be from 0 to {len(tuple_data) - 1}, but is {index}.")
+    return tuple_data[index]
 
 
 # --- broadcasting and reshaping ---------------------------------------------------------------------------------------

@@ -131,7 +131,7 @@ def RecvDone(builder: XlaBuilder, context: Tree) -> Value:
 def _check_context(name: str, context: Tree, begun: Op) -> Any:
     """The instruction that gave a context."""
     parts = context if isinstance(context, tuple) else ()
-    given = parts[0].instruction.operands if parts and not isinstance(parts[0], tuple) else ()  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    given = parts[0].instruction.operands if parts and not isinstance(parts[0], tuple) else ()
     if not given or given[0].op is not begun:
         raise ArgumentError(
             f"{name}: context must be what {begun.name} gave for the number of a channel, but is {shape_of(context)}."
@@ -396,7 +396,7 @@ def OutfeedWithToken(
 
 
 def _outfeed(name: str, operand: Tree, token: Value, shape_with_layout: AnyShape | None, config: str) -> Value:
-    if isinstance(operand, tuple) and any(isinstance(x, tuple) for x in operand):  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(operand, tuple) and any(isinstance(x, tuple) for x in operand):
         raise ShapeError(f"{name}: nested tuples are not supported, but the operand is {shape_of(operand)}.")
     _check_layout(name, operand, shape_with_layout)
     return channels.outfeed(*leaves(operand), token, outfeed_config=config)

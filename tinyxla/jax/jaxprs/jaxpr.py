@@ -336,7 +336,7 @@ def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
 def jaxprs_in_params(params: dict[str, Any]) -> Iterator[Jaxpr]:
     """The jaxprs among an equation's parameters."""
     for value in params.values():
-        for x in value if isinstance(value, (tuple, list)) else (value,):  # pyright: ignore[reportUnknownVariableType]
+        for x in value if isinstance(value, (tuple, list)) else (value,):
             if isinstance(x, Jaxpr):
                 yield x
             elif isinstance(x, ClosedJaxpr):

@@ -46,8 +46,8 @@ def _called(jaxpr: Any) -> Iterator[tuple[str, Any]]:
     """The names and jaxprs of compiled functions that a jaxpr calls, the inner ones first."""
     for eqn in jaxpr.eqns:
         for value in eqn.params.values():
-            for inner in value if isinstance(value, tuple) else (value,):  # pyright: ignore[reportUnknownVariableType]
-                found = getattr(inner, "jaxpr", inner)  # pyright: ignore[reportUnknownArgumentType]
+            for inner in value if isinstance(value, tuple) else (value,):
+                found = getattr(inner, "jaxpr", inner)
                 if hasattr(found, "eqns"):
                     yield from _called(found)
                     if eqn.primitive.name == "jit":
@@ -200,7 +200,7 @@ def _parameter(value: Any, names: _Names) -> str:
     jaxpr = getattr(value, "jaxpr", value)
     if hasattr(jaxpr, "eqns"):
         return names.function(jaxpr) or _jaxpr(jaxpr, names)
-    if isinstance(value, tuple) and any(hasattr(getattr(x, "jaxpr", x), "eqns") for x in value):  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, tuple) and any(hasattr(getattr(x, "jaxpr", x), "eqns") for x in value):
         return "(\n" + "".join(_indented(_parameter(x, names), 2) + "\n" for x in value) + ")"
     if isinstance(value, np.dtype):
         return value.name

@@ -466,7 +466,7 @@ def jaxpr_type_signature(jaxpr: Jaxpr, known: Iterable[Var] = ()) -> KeyReuseSig
     for k, v in enumerate(jaxpr.outvars):
         origin = state.origin(v)
         if v in keys and origin in inputs:
-            uses.append(Forward(inputs.index(origin), k))  # type: ignore[arg-type]
+            uses.append(Forward(inputs.index(origin), k))
         elif v in keys and not np.any(state.of(v)):
             uses.append(Source(k))
     return KeyReuseSignature(*uses)

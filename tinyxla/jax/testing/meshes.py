@@ -73,7 +73,7 @@ def with_explicit_mesh(
             with set_mesh(mesh):
                 return fn(*args, **kwargs, mesh=mesh)
 
-        del over_mesh.__wrapped__  # type: ignore[attr-defined]  # whose argument `mesh` would be a fixture of pytest's
+        del over_mesh.__wrapped__  # whose argument `mesh` would be a fixture of pytest's
         return over_mesh
 
     return decorated

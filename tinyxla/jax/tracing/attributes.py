@@ -110,7 +110,7 @@ def set_attributes() -> None:
     for name, function in numpy_functions.items():
         setattr(numpy, name, function)
     for error in (TinyxlaError, AxisError, RankPromotionWarning):
-        error.__str__ = with_jax_words(error.__str__)  # type: ignore[method-assign]
+        error.__str__ = with_jax_words(error.__str__)
     for stage in (Traced, Lowered, Compiled):
         stage.in_avals, stage.out_avals = property(in_avals), property(out_avals)  # type: ignore[attr-defined]
         stage.args_info = property(args_info)  # type: ignore[assignment, method-assign]
@@ -121,8 +121,8 @@ def set_attributes() -> None:
     Compiled.runtime_executable = lambda self: RuntimeExecutable(self)  # type: ignore[attr-defined]
     tell_of_compiling()
     Traced.jaxpr = property(traced_jaxpr)  # type: ignore[assignment, method-assign]
-    Lowered.as_text = in_stablehlo(Lowered.as_text)  # type: ignore[method-assign]
-    Lowered.compiler_ir = global_ir(Lowered.compiler_ir)  # type: ignore[method-assign]
+    Lowered.as_text = in_stablehlo(Lowered.as_text)
+    Lowered.compiler_ir = global_ir(Lowered.compiler_ir)
     Jitted._cache_size = cache_size  # type: ignore[attr-defined]
     any_sharding: Any = Sharding
     any_sharding._device_assignment = property(lambda self: tuple(sorted(self.device_set, key=lambda d: d.id)))
@@ -155,7 +155,7 @@ def set_attributes() -> None:
     for kind in (Jitted, PlacingJitted):
         kind.__name__ = kind.__qualname__ = "PjitFunction"
         kind.__module__ = "jaxlib._jax"
-        kind.__repr__ = _function_repr  # type: ignore[method-assign]
+        kind.__repr__ = _function_repr
     Config.values = property(flags.values)  # type: ignore[attr-defined]
     # Packages such as autoray and opt_einsum find the library of an array by the module of its type.
     Interpreted.__init_subclass__ = classmethod(_name_module)  # type: ignore[assignment]

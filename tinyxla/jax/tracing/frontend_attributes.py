@@ -79,7 +79,7 @@ class _Attributed:
 class _Attributes(attributed):
     """The same, also a decorator."""
 
-    def __call__(self, function: Callable[..., Any]) -> Any:  # type: ignore[override]
+    def __call__(self, function: Callable[..., Any]) -> Any:
         return _Attributed(function, self._said)
 
 

@@ -61,7 +61,7 @@ def set_printed() -> None:
         module, kind.__name__ = name.split(".")
         kind.__module__, kind.__qualname__ = f"jax._src.interpreters.{module}", kind.__name__
         kind.__repr__ = kind.__str__ = text
-    KeyArray.__repr__ = KeyArray.__str__ = _of_keys  # type: ignore[method-assign, assignment]
-    ScalarType.__repr__ = lambda self: f"<class 'jax.numpy.{self.__name__}'>"  # type: ignore[method-assign]
+    KeyArray.__repr__ = KeyArray.__str__ = _of_keys
+    ScalarType.__repr__ = lambda self: f"<class 'jax.numpy.{self.__name__}'>"
     for array in (ConcreteArray, ShardedArray):
         array.__module__, array.__name__, array.__qualname__ = "jaxlib._jax", "ArrayImpl", "ArrayImpl"

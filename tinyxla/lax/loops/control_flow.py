@@ -676,10 +676,10 @@ def _unrolled(what: str, unroll: int | bool, count: int) -> int:
 
 
 def _pair(what: str, result: Any) -> Any:
-    if not isinstance(result, (tuple, list)) or len(result) != 2:  # pyright: ignore[reportUnknownArgumentType]
+    if not isinstance(result, (tuple, list)) or len(result) != 2:
         found = Shape.of(result) if hasattr(result, "shape") and hasattr(result, "dtype") else repr(result)
         raise ArgumentError(f"{what}: the function must give a pair (carry, y), but gives {found}.")
-    return tuple(result)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return tuple(result)
 
 
 def _scan_in_python(what: str, f: Function, carry: Any, numbers: range, xs: Any, reverse: bool) -> Any:
@@ -861,7 +861,7 @@ def switch(index: ArrayLike, branches: Sequence[Function], *operands: Any, opera
         raise AttributeValueError(f"{what} takes at least one branch.")
     args = operands if operand is _ABSENT else (operand,)
     bounds = [movement.full(k, number.dtype) for k in (0, len(functions) - 1)]
-    number = cast(elementwise.clamp(bounds[0], number, bounds[1]), np.dtype(np.int32))  # type: ignore[arg-type]
+    number = cast(elementwise.clamp(bounds[0], number, bounds[1]), np.dtype(np.int32))
     if config.disable_jit and _is_known(number):
         return functions[int(number)](*args)
     if len(functions) == 1:
@@ -1007,7 +1007,7 @@ def _attribute_text(value: Any) -> str:
     if isinstance(value, (float, np.floating)):
         return f"{float(value):e} : f32"
     if isinstance(value, (tuple, list)):
-        return "[" + ", ".join(map(_attribute_text, value)) + "]"  # pyright: ignore[reportUnknownArgumentType]
+        return "[" + ", ".join(map(_attribute_text, value)) + "]"
     if isinstance(value, (np.dtype, np.ndarray)):
         from tinyxla.text.mlir import element_types, ir, printer  # here, since few programs need it
 

@@ -85,7 +85,7 @@ def _references(functions: tuple[Any, ...]) -> Iterator[Any]:
     while waiting:
         x = waiting.pop()
         if isinstance(x, tuple):
-            waiting.extend(x)  # pyright: ignore[reportUnknownArgumentType]
+            waiting.extend(x)
             continue
         if isinstance(x, Jitted):
             waiting.append(vars(x).get("__wrapped__"))

@@ -276,17 +276,17 @@ def binary(
             kind, other = type(x), type(y)
             size = 1
             if kind is ConcreteArray:
-                a = x._value  # pyright: ignore[reportPrivateUsage] - saves a call
+                a = x._value  # saves a call
                 size = a.size
                 if other is ConcreteArray:
-                    b = y._value  # pyright: ignore[reportPrivateUsage]
+                    b = y._value
                     size = max(size, b.size)
                     key = (a.dtype, x.weak_type, b.dtype, y.weak_type, config.enable_x64)
                 elif other in _PYTHON:
                     b = y
                     key = (a.dtype, x.weak_type, other, config.enable_x64)
             elif other is ConcreteArray and kind in _PYTHON:
-                a, b = x, y._value  # pyright: ignore[reportPrivateUsage]
+                a, b = x, y._value
                 size = b.size
                 key = (kind, b.dtype, y.weak_type, config.enable_x64)
             if size >= LARGE and not config.disable_jit:

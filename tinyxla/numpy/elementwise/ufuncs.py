@@ -295,10 +295,10 @@ class ufunc:
 
 if TYPE_CHECKING:
 
-    class UnaryUfunc(Unary, ufunc):  # type: ignore[misc]
+    class UnaryUfunc(Unary, ufunc):
         """An element-wise function of one array, with the methods of ufuncs."""
 
-    class BinaryUfunc(Binary, ufunc):  # type: ignore[misc]
+    class BinaryUfunc(Binary, ufunc):
         """An element-wise function of two arrays, with the methods of ufuncs."""
 
 

@@ -279,7 +279,7 @@ class Rotation(NamedTuple):
         batch = () if num is None else (count_of("Rotation.random", "num", num),)
         return cls(_normalized(random.normal(random_key, (*batch, 4))))
 
-    def __getitem__(self, indexer: Any) -> Rotation:  # type: ignore[override] - a rotation is indexed, not its fields
+    def __getitem__(self, indexer: Any) -> Rotation:  # a rotation is indexed, not its fields
         if self.single:
             raise ArgumentError("Rotation: a single rotation cannot be indexed.")
         return Rotation(self.quat[indexer])
@@ -289,7 +289,7 @@ class Rotation(NamedTuple):
             raise ArgumentError("Rotation: a single rotation has no len().")
         return self.quat.shape[0]
 
-    def __mul__(self, other: Any) -> Rotation:  # type: ignore[override] - the composition of rotations
+    def __mul__(self, other: Any) -> Rotation:  # the composition of rotations
         """The composition: first `other`, then this rotation."""
         if not isinstance(other, Rotation):
             raise ArgumentError(f"Rotation: is composed with a Rotation, but got {type(other).__name__}.")

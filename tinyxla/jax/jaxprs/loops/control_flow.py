@@ -78,9 +78,9 @@ def _scan(f: Function, init: Any, xs: Any, length: int | None, reverse: bool, un
 
     def step(carried: list[Any], given: list[Any]) -> list[Any]:
         found = f(pytrees.unflatten(carry_tree, carried), pytrees.unflatten(rows_tree, given))
-        if not isinstance(found, (tuple, list)) or len(found) != 2:  # pyright: ignore[reportUnknownArgumentType]
+        if not isinstance(found, (tuple, list)) or len(found) != 2:
             raise ArgumentError(f"lax.scan: the function must give a pair (carry, y), but gives {found!r}.")
-        after, y = found  # pyright: ignore[reportUnknownVariableType]
+        after, y = found
         nonlocal ys_tree
         ys, ys_tree = arrays_of(y, "lax.scan: y")
         return [*arrays_of(after, "lax.scan: the carry")[0], *ys]

@@ -79,7 +79,7 @@ class HiReference(Reference):
         return self._aval
 
     @property
-    def _scope(self) -> tuple[int, Any]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def _scope(self) -> tuple[int, Any]:
         return self._belongs_to
 
     @_scope.setter
@@ -94,7 +94,7 @@ class HiReference(Reference):
             belonging[id(self._target)] = self
 
     @property
-    def _value(self) -> _Held:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def _value(self) -> _Held:
         with _looking_inside():
             qdd = self._target.cur_qdd()
             return _Held(qdd.normalize(), self._aval.read_loval(qdd, self._target))

@@ -156,13 +156,13 @@ class ProgramTracer(Tracer):
     def __init_subclass__(cls) -> None:
         """A class of the program's keeps its name."""
 
-    owner = property(lambda self: self._trace)  # type: ignore[assignment]
+    owner = property(lambda self: self._trace)
     shape = property(lambda self: self.aval.shape)  # type: ignore[assignment]
     dtype = property(lambda self: self.aval.dtype)  # type: ignore[assignment]
     weak_type = property(lambda self: getattr(self.aval, "weak_type", False))  # type: ignore[assignment]
 
     @property
-    def sharding(self) -> Sharding:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def sharding(self) -> Sharding:
         return SingleDeviceSharding()
 
     def with_weak_type(self, weak: bool) -> Array:

@@ -77,7 +77,7 @@ def unregister_vmappable(data_type: type) -> None:
 def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, **options: Any) -> Callable[..., Any]:
     """`vmap`, which also maps over values of types that are registered by `register_vmappable`."""
     plain = vmap_of_arrays(fun, in_axes, out_axes, **options)
-    axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
 
     @transformed("vmap", fun)
     def mapped(*args: Any, **kwargs: Any) -> Any:
