@@ -281,7 +281,8 @@ def default_matmul_precision(new_val: str | None = None) -> Context:
         ...     jnp.ones((2, 3)) @ jnp.ones(3)
         Array([3., 3.], dtype=float32)
     """
-    return _without_effect("default_matmul_precision", new_val)
+    warn_unless_satisfied("default_matmul_precision", new_val)
+    return NoEffect()
 
 
 def log_compiles(new_val: bool = True) -> Context:
@@ -425,11 +426,6 @@ def transfer_guard_device_to_host(new_val: str) -> Context:
         [0, 1]
     """
     return setting("transfer_guard_device_to_host", new_val)
-
-
-def _without_effect(option: str, value: Any) -> Context:
-    warn_unless_satisfied(option, value)
-    return NoEffect()
 
 
 class ensure_compile_time_eval(Block):

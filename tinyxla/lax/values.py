@@ -290,9 +290,6 @@ def platform_dependent(*args: Any, default: Callable[..., Any] | None = None, **
     return switch(numbers[_lowering.index], functions, *args)
 
 
-_WORD = np.dtype(np.uint64)
-
-
 def mulhi(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The upper half of the bits of the product of integers of 8 bits or more.
 

@@ -616,10 +616,6 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Any:
     return found.R if mode == "r" else found
 
 
-def _takes_lower(what: str, UPLO: Any) -> bool:
-    return UPLO is None or choice_of(what, "UPLO", UPLO, ("L", "U")) == "L"
-
-
 @replayed
 @with_flags
 def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:
@@ -642,7 +638,8 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -
         >>> jnp.linalg.eigh(jnp.array([[2.0, 0.0], [0.0, 1.0]])).eigenvalues
         Array([1., 2.], dtype=float32)
     """
-    x, lower = matrices("linalg.eigh", a, square=True), _takes_lower("linalg.eigh", UPLO)
+    x = matrices("linalg.eigh", a, square=True)
+    lower = UPLO is None or choice_of("linalg.eigh", "UPLO", UPLO, ("L", "U")) == "L"
     vectors, values = factorizations.eigh(symmetrized(x) if symmetrize_input else x, lower=lower)
     return EighResult(values, vectors)
 

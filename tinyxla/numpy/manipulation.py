@@ -1005,7 +1005,7 @@ def repeat(
         raise ShapeError(f"repeat: {given.size} counts do not fit axis {along} of size {x.shape[along]}.")
     if total_repeat_length is not None:
         return _repeated_to(x, along, given, integer_of("repeat", "total_repeat_length", total_repeat_length))
-    counts = np.asarray(concrete_value("repeat", given))
+    counts = np.asarray(given.concrete("repeat, whose result's shape depends on this argument,").buffer())
     if (counts < 0).any():
         raise ShapeError("repeat: counts are not negative.")
     if counts.size == 1:
@@ -1024,15 +1024,6 @@ def _repeated_to(x: Any, along: int, counts: Any, length: int) -> Any:
     starts = cumsum(each) - each
     begins = Update(movement.full(0, dtype, (length,)), starts).add(1, mode="drop")
     return read(x, (slice(None),) * along + (cumsum(begins) - 1,), "clip", None)
-
-
-def concrete_value(what: str, value: Any) -> Any:
-    """The value of an argument on which a shape depends."""
-    return (
-        value.concrete(f"{what}, whose result's shape depends on this argument,").buffer()
-        if isinstance(value, Array)
-        else value
-    )
 
 
 def rows_at(x: Any, along: int, chosen: np.ndarray[Any, Any]) -> Any:

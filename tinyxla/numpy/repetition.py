@@ -16,15 +16,15 @@ from tinyxla.transforms.computations import of_one, run
 from tinyxla.transforms.control_flow import while_
 
 
-def applied_repeatedly(what: str, function: Callable[[Array], Any], x: Any, counts: Any) -> Any:
+def applied_repeatedly(function: Callable[[Array], Any], x: Any, counts: Any) -> Any:
     """`function` applied to each element of x as often as `counts`, an int32 array of its shape, says; at least once.
 
     Where the counts are known, the calls are written out one after another; else they are the steps of a loop.
     """
 
     def applied(value: Any) -> Any:
-        found = cast(array_of(function(value), what), x.dtype, False)
-        return broadcast_to_shape(what, found, x.shape)
+        found = cast(array_of(function(value), "at[].apply"), x.dtype, False)
+        return broadcast_to_shape("at[].apply", found, x.shape)
 
     def step(number: Any, value: Any, limit: Any) -> Any:
         wanted = ops.lt(movement.broadcast(number, sizes=limit.shape, dimensions=()), limit)

@@ -16,9 +16,7 @@ import numpy as np
 
 from tinyxla.hlo import Computation, Instruction, Literal
 from tinyxla.ops import Op, calls, dynamic_slices, elementwise, movement, ops
-from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
-
-_INDEX = Shape(element_type("s32"))
+from tinyxla.shapes import AnyShape, Shape, TupleShape
 
 
 class Scan(NamedTuple):

@@ -71,7 +71,7 @@ _BY_WORDS: tuple[tuple[str, str], ...] = (
 )
 
 
-def advice_for(wanted: str, error: type[ConcretizationError], is_of_arguments: bool = True) -> str:
+def advice_for(wanted: str, error: type[ConcretizationError], is_of_arguments: bool) -> str:
     """The advice for what asks for a value (the words with which the error begins), of which this error comes. One that
     depends on no argument becomes no Python value if an argument is static."""
     for words, advice in _BY_WORDS:

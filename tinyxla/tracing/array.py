@@ -80,11 +80,6 @@ def _operator(name: str) -> tuple[Callable[[Array, Operand], Array], Callable[[A
     return operator, reflected
 
 
-def _pair_operator(name: str) -> tuple[_PairOperator, _PairOperator]:
-    """The same for an operator that gives two arrays."""
-    return cast(tuple[_PairOperator, _PairOperator], _operator(name))
-
-
 _SECTIONS = """Args:
     axis: an axis, or several where the function takes several; None for all elements.
     **options: those of `numpy.{0}`, by name.
@@ -544,7 +539,7 @@ class Array:
     __truediv__, __rtruediv__ = _operator("true_divide")
     __floordiv__, __rfloordiv__ = _operator("floor_divide")
     __mod__, __rmod__ = _operator("remainder")
-    __divmod__, __rdivmod__ = _pair_operator("divmod")
+    __divmod__, __rdivmod__ = cast(tuple[_PairOperator, _PairOperator], _operator("divmod"))
     __pow__, __rpow__ = _operator("power")
     __matmul__, __rmatmul__ = _operator("matmul")
     __and__, __rand__ = _operator("bitwise_and")
@@ -1443,9 +1438,9 @@ def with_scalar_register(register: dict[int, ConcreteArray], function: Callable[
         _scalar_registers[:] = [r for r in _scalar_registers if r is not register]
 
 
-def dense_array(value: np.ndarray[Any, Any], weak_type: bool = False) -> ConcreteArray:
+def dense_array(value: np.ndarray[Any, Any]) -> ConcreteArray:
     """A concrete array of a dense ndarray."""
-    return wrap_dense(value, weak_type, signature_of(value.dtype, value.shape, weak_type))
+    return wrap_dense(value, False, signature_of(value.dtype, value.shape, False))
 
 
 def wrap(value: Any) -> ConcreteArray:

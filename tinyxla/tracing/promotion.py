@@ -29,7 +29,6 @@ float0 = np.dtype([("float0", np.void, 0)])
 
 _LINE = 64  # bytes of the cache
 _LARGE = 1 << 16  # bytes from which on it matters where an array begins
-_WEAK = ("int*", "float*", "complex*")
 _ABOVE: dict[str, tuple[str, ...]] = {
     "pred": ("int*",),
     "int*": ("u8", "s8", "u4", "s4", "u2", "s2", "u1", "s1"),

@@ -280,11 +280,6 @@ def filled(dtype: KeyType, word: int, shape: tuple[int, ...] = ()) -> KeyArray:
     return KeyArray(dtype, movement.full(word, _WORD, (*shape, dtype.words)))  # type: ignore[arg-type]
 
 
-def logical_axis(x: Any, axis: Any) -> Any:
-    """An axis of keys as an axis of their words: negative ones count without that of the words."""
-    return axis - 1 if isinstance(x, KeyArray) and axis < 0 else axis
-
-
 # --- containers of words ----------------------------------------------------------------------------------------------
 
 

@@ -71,7 +71,7 @@ def _zero(x: Array) -> Array:
     return like(0, x)
 
 
-@as_unary()
+@as_unary
 def absolute(x: Any) -> Any:
     """The magnitude of x."""
     return x if _kind(x) in ("pred", "unsigned") else ops.abs_(x)
@@ -441,19 +441,19 @@ def logical_xor(x: ArrayLike, y: ArrayLike, /, out: None = None, where: None = N
 # --- parts and signs --------------------------------------------------------------------------------------------------
 
 
-@as_unary()
+@as_unary
 def real(x: Any) -> Any:
     """The real part."""
     return ops.real(x) if x.dtype.kind == "c" else x.copy()
 
 
-@as_unary()
+@as_unary
 def imag(x: Any) -> Any:
     """The imaginary part: zero for real numbers."""
     return ops.imag(x) if x.dtype.kind == "c" else _zero(x)
 
 
-@as_unary()
+@as_unary
 def conjugate(x: Any) -> Any:
     """The complex conjugate."""
     return ops.conj(x) if x.dtype.kind == "c" else x.copy()
@@ -462,13 +462,13 @@ def conjugate(x: Any) -> Any:
 conj = conjugate
 
 
-@as_unary()
+@as_unary
 def sign(x: Any) -> Any:
     """-1, 0 or 1 as the sign of x; for complex x, x divided by its magnitude."""
     return x if _kind(x) == "pred" else ops.sign(x)
 
 
-@as_unary()
+@as_unary
 def signbit(x: Any) -> Any:
     """Whether the sign is negative, also that of -0.0."""
     if _kind(x) == "complex":

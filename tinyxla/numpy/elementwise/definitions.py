@@ -309,9 +309,9 @@ def binary(
     return _named(apply, name, text, ("x", "y"), has_options=True)
 
 
-def as_unary(*, to_inexact: bool = False, strong: bool = False) -> Callable[[Function], Unary]:
+def as_unary(f: Function) -> Unary:
     """`unary` for a function with a docstring."""
-    return lambda f: unary(f.__name__, f, f.__doc__ or "", to_inexact=to_inexact, strong=strong)
+    return unary(f.__name__, f, f.__doc__ or "")
 
 
 def as_binary(

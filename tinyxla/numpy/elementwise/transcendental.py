@@ -187,15 +187,11 @@ asin, acos, atan, asinh, acosh, atanh = arcsin, arccos, arctan, arcsinh, arccosh
 # --- of two arrays ----------------------------------------------------------------------------------------------------
 
 
-def _only_real(name: str, x: Array) -> None:
-    if x.dtype.kind == "c":
-        raise DTypeError(f"{name}: takes real numbers, but got an array of {x.dtype.name}; use the magnitudes.")
-
-
 @as_binary(to_inexact=True, strong=True)
 def hypot(x: Any, y: Any) -> Any:
     """sqrt(x*x + y*y) without overflow."""
-    _only_real("hypot", x)
+    if x.dtype.kind == "c":
+        raise DTypeError(f"hypot: takes real numbers, but got an array of {x.dtype.name}; use the magnitudes.")
     x, y = ops.abs_(x), ops.abs_(y)
     none = ops.and_(ops.eq(x, like(0, x)), ops.eq(y, like(0, x)))
     # The larger is selected: the maximum has no second derivative where they are equal. At zero nor has the length.

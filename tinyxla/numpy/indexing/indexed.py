@@ -490,7 +490,7 @@ class Update:
         if self._may_repeat(options):
             counted = Update(self._filled(0, np.dtype(np.int32)).add(1, **options), self._index)
             counts = counted.get(**_reading(options))
-            return self.set(applied_repeatedly("at[].apply", func, values, counts), **options)
+            return self.set(applied_repeatedly(func, values, counts), **options)
         return self.set(func(values), **options)
 
     def _may_repeat(self, options: dict[str, Any]) -> bool:

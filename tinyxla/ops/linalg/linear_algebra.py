@@ -235,17 +235,17 @@ def _triangular_solve_evaluate(a: Array, b: Array, **attributes: Any) -> Array:
 
 
 @cache
-def _blas_function(what: str, name: str, dtype: np.dtype[Any]) -> Any:
-    """A routine of the BLAS for an element type, found once."""
-    with requiring("scipy.linalg.blas", "SciPy", what):
+def _trsm(dtype: np.dtype[Any]) -> Any:
+    """The BLAS's trsm for an element type, found once."""
+    with requiring("scipy.linalg.blas", "SciPy", "triangular-solve"):
         from scipy.linalg.blas import get_blas_funcs  # here, since importing it costs more than importing this package
 
-    return get_blas_funcs(name, dtype=dtype)
+    return get_blas_funcs("trsm", dtype=dtype)
 
 
 def _by_blas(a: Array, b: Array, options: TriangularSolve) -> Array:
     """Row-major matrices are their own transposes to the BLAS, which swaps the sides and the triangles."""
-    solve = _blas_function("triangular-solve", "trsm", b.dtype)
+    solve = _trsm(b.dtype)
     solved = [
         solve(
             1.0,
