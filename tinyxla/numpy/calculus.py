@@ -1,62 +1,40 @@
-"""Numerical calculus, statistics of several variables, polynomials."""
+"""Numerical calculus: differences, integrals, gradients, convolutions; covariances."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from tinyxla.api import vmap
 from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import ArgumentError, DTypeError, NumberRangeError, ShapeError
 from tinyxla.numpy.arguments import (
     ArrayLike,
     Axis,
     array_of,
-    broadcast_shapes,
     broadcast_to_shape,
     canonical_axes,
     cast,
-    check_memory,
     choice_of,
     constant,
     count_of,
     default_inexact_array,
-    function_of,
-    inexact_array,
-    is_several,
     like,
-    listed,
     named_dtype,
     of_rank,
     operand,
     preferred_type,
     promoted,
     python_dtype,
-    shape_of,
     shown,
-    vector_of,
 )
 from tinyxla.numpy.contractions import dot
-from tinyxla.numpy.creation import zeros
 from tinyxla.numpy.elementwise import arithmetic as arith
 from tinyxla.numpy.elementwise.transcendental import sqrt
 from tinyxla.numpy.indexing.take_where import where
-from tinyxla.numpy.manipulation import (
-    atleast_1d,
-    atleast_2d,
-    broadcast_to,
-    concatenate,
-    diff,
-    expand_dims,
-    flip,
-    moveaxis,
-    ravel,
-    stack,
-)
-from tinyxla.numpy.operations import convolution, movement
+from tinyxla.numpy.joining import concatenate
+from tinyxla.numpy.manipulation import atleast_2d, expand_dims, flip, ravel
+from tinyxla.numpy.operations import convolution, movement, ops
 from tinyxla.numpy.reductions import cumsum, mean, sum
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
@@ -64,7 +42,76 @@ from tinyxla.shapes.symbolic import max_dim
 from tinyxla.shapes.window import WindowDimension
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import join_types
-from tinyxla.util.tracebacks import boundary
+
+
+@replayed
+def diff(
+    a: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None, append: ArrayLike | None = None
+) -> Array:
+    """The differences of neighbours along an axis, taken n times.
+
+    Args:
+        a: an array.
+        n: how often differences are taken.
+        axis: the axis; negative ones count from the end.
+        prepend, append: values before and after the array along the axis.
+
+    Returns:
+        An array with n elements fewer along the axis.
+
+    Raises:
+        ShapeError: a negative n.
+        AxisError: an axis that the array does not have.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.diff(jnp.array([1, 4, 9]))
+        Array([3, 5], dtype=int32)
+    """
+    x = array_of(a, "diff")
+    times = count_of("diff", "n", n)
+    along = canonical_axis(axis, x.ndim, "diff")
+    if not times:
+        return x
+    edge = (*x.shape[:along], 1, *x.shape[along + 1 :])
+    ends = [None if end is None else array_of(end, "diff") for end in (prepend, append)]
+    ends = [broadcast_to_shape("diff", e, edge) if e is not None and e.ndim == 0 else e for e in ends]
+    parts = [p for p in (ends[0], x, ends[1]) if p is not None]
+    x = concatenate(parts, along)
+    for _ in range(min(times, x.shape[along])):
+        length = x.shape[along]
+        later = movement.slice_axis(x, along, min(1, length), length)
+        earlier = movement.slice_axis(x, along, 0, max(length - 1, 0))
+        x = ops.ne(later, earlier) if x.dtype.kind == "b" else ops.sub(later, earlier)
+    return x
+
+
+@replayed
+def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> Array:
+    """The differences of neighbours of the flattened array, with elements before and after.
+
+    Args:
+        ary: an array.
+        to_end, to_begin: values after and before the differences.
+
+    Returns:
+        A vector.
+
+    Raises:
+        DTypeError: what is no array or number.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.ediff1d(jnp.array([1, 4, 9]), to_end=0)
+        Array([3, 5, 0], dtype=int32)
+    """
+    found = diff(ravel(ary))
+    parts = [
+        part if part is found else ravel(cast(operand(part, "ediff1d"), found.dtype))
+        for part in (to_begin, found, to_end)
+        if part is not None
+    ]
+    return concatenate(parts)
 
 
 @replayed
@@ -295,214 +342,49 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtyp
     return arith.true_divide(arith.true_divide(c, expand_dims(deviation, 1)), expand_dims(deviation, 0))
 
 
-# --- polynomials ------------------------------------------------------------------------------------------------------
-
-
 @replayed
-def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
-    """The value at x of the polynomial with these coefficients, highest power first, by Horner's rule. Further
-    dimensions of p, which broadcast with those of x, are those of several polynomials.
+def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: ArrayLike = 2 * np.pi) -> Array:
+    """Angles along an axis without jumps of more than half a period. Integers with an integer period stay integers.
 
     Args:
-        p: coefficients along the first axis.
-        x: an array.
-        unroll: the number of steps of the loop that are unrolled.
+        p: angles.
+        discont: the smallest jump that is removed; half a period by default.
+        axis: the axis; negative ones count from the end.
+        period: the period, 2 pi by default.
 
     Returns:
-        An array of the shape of x, broadcast with the further dimensions of p.
+        An array of the shape of p.
 
     Raises:
-        DTypeError: what is no array or number.
+        AxisError: an axis that the array does not have.
 
     Example:
         >>> import tinyxla.numpy as jnp
-        >>> jnp.polyval(jnp.array([1, 2, 3]), 2)
-        Array(11, dtype=int32)
+        >>> jnp.unwrap(jnp.array([0.0, 350.0]), period=360)
+        Array([  0., -10.], dtype=float32)
     """
-    (coefficients, at), _ = promoted("polyval", array_of(p, "polyval"), x)
-    if not coefficients.ndim:
-        raise ShapeError("polyval: p is a vector of coefficients, or several in columns, but got a number.")
-    shape = broadcast_shapes("polyval", coefficients.shape[1:], at.shape)
-    at = broadcast_to_shape("polyval", at, shape)
-    if coefficients.ndim > 1:
-        columns = (*coefficients.shape[:1], *(1,) * (len(shape) + 1 - coefficients.ndim), *coefficients.shape[1:])
-        coefficients = broadcast_to_shape("polyval", movement.reshape_to(coefficients, columns), (columns[0], *shape))
-    result: Any = like(0, at)
-    for k in range(coefficients.shape[0]):
-        result = arith.add(arith.multiply(result, at), coefficients[k])
-    return result
+    x, along_period = array_of(p, "unwrap"), array_of(period, "unwrap")
+    if x.dtype.kind in "iu" and along_period.dtype.kind in "iu":
+        (x, along_period), _ = promoted("unwrap", x, along_period)
+        return _unwrap(x, discont, axis, along_period, arith.floor_divide(along_period, 2))
+    return _unwrap(default_inexact_array(p, "unwrap"), discont, axis, period, arith.true_divide(period, 2))
 
 
-@replayed
-def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Array:
-    """The powers of a vector as columns, highest first unless `increasing`.
-
-    Args:
-        x: a vector.
-        N: the number of columns; that of elements by default.
-        increasing: whether powers increase.
-
-    Returns:
-        A matrix of a row for each element.
-
-    Raises:
-        ShapeError: what is no vector.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> jnp.vander(jnp.array([2, 3]), 3)
-        Array([[4, 2, 1],
-               [9, 3, 1]], dtype=int32)
-    """
-    values = array_of(x, "vander")
-    if values.ndim != 1:
-        raise ShapeError(f"vander: takes a vector, but got shape {values.shape}.")
-    count = values.shape[0] if N is None else count_of("vander", "N", N)
-    check_memory("vander", (values.shape[0], count))
-    columns = [arith.power(values, k) for k in range(count)]
-    if not columns:
-        return zeros((values.shape[0], 0), values.dtype)
-    return stack(columns if increasing else columns[::-1], 1)
-
-
-@replayed
-def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
-    """The sum of polynomials given by their coefficients, highest power first.
-
-    Args:
-        a1, a2: vectors of coefficients.
-
-    Returns:
-        A vector of coefficients.
-
-    Raises:
-        ShapeError: what is no vector.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> jnp.polyadd(jnp.array([1, 2]), jnp.array([1, 0, 0]))
-        Array([1, 1, 2], dtype=int32)
-    """
-    return _polynomial_sum("polyadd", a1, a2)
-
-
-@replayed
-def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
-    """The difference of polynomials given by their coefficients, highest power first.
-
-    Args:
-        a1, a2: vectors of coefficients.
-
-    Returns:
-        A vector of coefficients.
-
-    Raises:
-        ShapeError: what is no vector.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> jnp.polysub(jnp.array([1, 2]), jnp.array([1, 0]))
-        Array([0, 2], dtype=int32)
-    """
-    return _polynomial_sum("polysub", a1, arith.negative(array_of(a2, "polysub")))
-
-
-@replayed
-def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -> Array:
-    """The product of polynomials given by their coefficients, highest power first.
-
-    With `trim_leading_zeros`, leading coefficients that are zero are left out before, so that their values must be
-    known: then the result has NumPy's shape.
-
-    Args:
-        a1, a2: vectors of coefficients.
-        trim_leading_zeros: whether leading zeros are removed.
-
-    Returns:
-        A vector of coefficients.
-
-    Raises:
-        ShapeError: what is no vector.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> jnp.polymul(jnp.array([1, 1]), jnp.array([1, -1]))
-        Array([ 1.,  0., -1.], dtype=float32)
-    """
-    if trim_leading_zeros:
-        a1, a2 = (_without_leading_zeros(a) for a in (a1, a2))
-    return convolve(a1, a2)
-
-
-def _without_leading_zeros(a: ArrayLike) -> Array:
-    x = vector_of("polymul", "a coefficient vector", atleast_1d(array_of(a, "polymul")))
-    places = np.flatnonzero(x.primal("polymul with trim_leading_zeros").buffer())
-    return x[int(places[0]) :] if places.size else x[-1:]
-
-
-def _polynomial_sum(what: str, a1: ArrayLike, a2: ArrayLike) -> Array:
-    (x, y), _ = promoted(what, array_of(a1, what), array_of(a2, what))
-    length = max(vector_of(what, "a1", x).shape[0], vector_of(what, "a2", y).shape[0])
-    return arith.add(*(_led(v, length) for v in (x, y)))
-
-
-def _led(x: Any, length: int) -> Any:
-    return movement.pad(x, movement.full(0, x.dtype), padding_config=((length - x.shape[0], 0, 0),))
-
-
-def polyder(p: ArrayLike, m: int = 1) -> Array:
-    """The m-th derivative of a polynomial given by its coefficients, highest power first.
-
-    Args:
-        p: a vector of coefficients.
-        m: the order of the derivative.
-
-    Returns:
-        A vector of m coefficients fewer.
-
-    Raises:
-        ShapeError: a negative order.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> jnp.polyder(jnp.array([1.0, 2.0, 3.0]))
-        Array([2., 2.], dtype=float32)
-    """
-    x = vector_of("polyder", "p", inexact_array(p, "polyder"))
-    for _ in range(min(count_of("polyder", "m", m), x.shape[0])):
-        powers = np.arange(x.shape[0] - 1, 0, -1)
-        x = arith.multiply(_part(x, 0, 0, x.shape[0] - 1), cast(operand(powers, "polyder"), x.dtype))
-    return x
-
-
-@replayed
-def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
-    """The m-th antiderivative of a polynomial, with the constants k (zero if not given).
-
-    Args:
-        p: a vector of coefficients.
-        m: the order of the antiderivative.
-        k: the constants of integration, a number or m of them.
-
-    Returns:
-        A vector of m coefficients more.
-
-    Raises:
-        ShapeError: a negative order.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> jnp.polyint(jnp.array([2.0, 2.0]))
-        Array([1., 2., 0.], dtype=float32)
-    """
-    x = vector_of("polyint", "p", inexact_array(array_of(p, "polyint"), "polyint").with_weak_type(False))
-    order = count_of("polyint", "m", m)
-    check_memory("polyint", (x.shape[0] + order,))
-    constants = broadcast_to_shape("polyint", listed(0 if k is None else k, "polyint"), (order,))
-    for d in range(order):
-        powers = cast(operand(np.arange(x.shape[0], 0, -1), "polyint"), x.dtype)
-        x = concatenate([arith.true_divide(x, powers), cast(_part(constants, 0, d, d + 1), x.dtype)])
-    return x
+def _unwrap(x: Array, discont: ArrayLike | None, axis: int, period: ArrayLike, half: Array) -> Array:
+    """`unwrap` in the type of x; `half` is half the period, rounded down among integers."""
+    along = canonical_axis(axis, x.ndim, "unwrap")
+    if not x.shape[along]:
+        return cast(x, named_dtype(x.dtype))
+    steps = diff(x, axis=along)
+    limit = arith.true_divide(period, 2) if discont is None else discont
+    shifted = arith.subtract(arith.remainder(arith.add(steps, half), period), half)
+    is_ambiguous = arith.equal(arith.multiply(half, 2), period)  # both ends of the interval are as near
+    at_edge = arith.logical_and(arith.equal(shifted, arith.negative(half)), arith.greater(steps, 0))
+    at_edge = arith.logical_and(at_edge, is_ambiguous)
+    shifted = where(at_edge, half, shifted)
+    correction = where(arith.less(arith.absolute(steps), limit), like(0, steps), arith.subtract(shifted, steps))
+    later = arith.add(_part(x, along, 1, x.shape[along]), cumsum(correction, along))
+    return cast(concatenate([_part(x, along, 0, 1), later], along), named_dtype(x.dtype))
 
 
 # --- products of sequences --------------------------------------------------------------------------------------------
@@ -607,144 +489,3 @@ def slid(what: str, x: Any, y: Any, mode: str) -> Any:
         dim_labels=labels,
     )
     return movement.reshape_to(found, found.shape[2:])
-
-
-# --- functions of functions -------------------------------------------------------------------------------------------
-
-
-@boundary
-def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *args: Any, **kwargs: Any) -> Array:
-    """A function of vectors, applied to all along an axis at once: it is called with a traced vector.
-
-    Args:
-        func1d: a function of a vector, and of `args` and `kwargs`.
-        axis: the axis; negative ones count from the end.
-        arr: an array.
-        *args, **kwargs: further arguments of the function.
-
-    Returns:
-        An array: the axis is replaced by those of the function's result.
-
-    Raises:
-        AxisError: an axis that the array does not have.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> jnp.apply_along_axis(jnp.sum, 0, jnp.array([[1, 2], [3, 4]]))
-        Array([4, 6], dtype=int32)
-    """
-    x = array_of(arr, "apply_along_axis")
-    along = canonical_axis(axis, x.ndim, "apply_along_axis")
-    function_of("apply_along_axis", "func1d", func1d)
-    behind = moveaxis(x, along, -1)
-    outer = behind.shape[:-1]
-    rows = movement.reshape_to(behind, (math.prod(outer), behind.shape[-1]))
-    found = vmap(lambda vector: array_of(func1d(vector, *args, **kwargs), "apply_along_axis"))(rows)
-    found = movement.reshape_to(found, (*outer, *found.shape[1:]))
-    inner = found.ndim - len(outer)
-    return moveaxis(found, tuple(range(len(outer), found.ndim)), tuple(range(along, along + inner)))
-
-
-@boundary
-def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: int | Sequence[int]) -> Array:
-    """A reduction over several axes, one after the other; axes that it removes come back with size 1.
-
-    Args:
-        func: a function of an array and an axis, such as `numpy.sum`.
-        a: an array.
-        axes: an axis, or several.
-
-    Returns:
-        An array of the same rank.
-
-    Raises:
-        AxisError: an axis that the array does not have.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> jnp.apply_over_axes(jnp.sum, jnp.ones((2, 3, 4)), (0, 2))
-        Array([[[8.],
-                [8.],
-                [8.]]], dtype=float32)
-    """
-    x = array_of(a, "apply_over_axes")
-    for axis in axes if is_several(axes) else (axes,):
-        along = canonical_axis(axis, x.ndim, "apply_over_axes")
-        found = array_of(function_of("apply_over_axes", "func", func)(x, along), "apply_over_axes")
-        x = expand_dims(found, along) if found.ndim == x.ndim - 1 else found
-    return x
-
-
-@boundary
-def resize(a: ArrayLike, new_shape: Any) -> Array:
-    """The elements in another shape, repeated from the start as often as needed.
-
-    Args:
-        a: an array.
-        new_shape: the sizes of the result.
-
-    Returns:
-        An array of this shape.
-
-    Raises:
-        ShapeError: a negative size.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> jnp.resize(jnp.array([1, 2, 3]), (2, 2))
-        Array([[1, 2],
-               [3, 1]], dtype=int32)
-    """
-    flat = ravel(a)
-    shape = shape_of("resize", new_shape)
-    count = math.prod(shape)
-    if flat.size == 0 or count == 0:
-        return zeros(shape, flat.dtype)
-    times = -(-count // flat.size)
-    wide = ravel(broadcast_to(flat, (times, flat.size)))
-    return movement.reshape_to(_part(wide, 0, 0, count), shape)
-
-
-@replayed
-def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: ArrayLike = 2 * np.pi) -> Array:
-    """Angles along an axis without jumps of more than half a period. Integers with an integer period stay integers.
-
-    Args:
-        p: angles.
-        discont: the smallest jump that is removed; half a period by default.
-        axis: the axis; negative ones count from the end.
-        period: the period, 2 pi by default.
-
-    Returns:
-        An array of the shape of p.
-
-    Raises:
-        AxisError: an axis that the array does not have.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> jnp.unwrap(jnp.array([0.0, 350.0]), period=360)
-        Array([  0., -10.], dtype=float32)
-    """
-    x, along_period = array_of(p, "unwrap"), array_of(period, "unwrap")
-    if x.dtype.kind in "iu" and along_period.dtype.kind in "iu":
-        (x, along_period), _ = promoted("unwrap", x, along_period)
-        return _unwrap(x, discont, axis, along_period, arith.floor_divide(along_period, 2))
-    return _unwrap(default_inexact_array(p, "unwrap"), discont, axis, period, arith.true_divide(period, 2))
-
-
-def _unwrap(x: Array, discont: ArrayLike | None, axis: int, period: ArrayLike, half: Array) -> Array:
-    """`unwrap` in the type of x; `half` is half the period, rounded down among integers."""
-    along = canonical_axis(axis, x.ndim, "unwrap")
-    if not x.shape[along]:
-        return cast(x, named_dtype(x.dtype))
-    steps = diff(x, axis=along)
-    limit = arith.true_divide(period, 2) if discont is None else discont
-    shifted = arith.subtract(arith.remainder(arith.add(steps, half), period), half)
-    is_ambiguous = arith.equal(arith.multiply(half, 2), period)  # both ends of the interval are as near
-    at_edge = arith.logical_and(arith.equal(shifted, arith.negative(half)), arith.greater(steps, 0))
-    at_edge = arith.logical_and(at_edge, is_ambiguous)
-    shifted = where(at_edge, half, shifted)
-    correction = where(arith.less(arith.absolute(steps), limit), like(0, steps), arith.subtract(shifted, steps))
-    later = arith.add(_part(x, along, 1, x.shape[along]), cumsum(correction, along))
-    return cast(concatenate([_part(x, along, 0, 1), later], along), named_dtype(x.dtype))

@@ -27,8 +27,10 @@ from tinyxla.numpy.arguments import (
     summable,
     value_of,
 )
+from tinyxla.numpy.diagonals import diagonal
 from tinyxla.numpy.elementwise import arithmetic as arith
-from tinyxla.numpy.manipulation import concatenate, diagonal, expand_dims, moveaxis, ravel, squeeze
+from tinyxla.numpy.joining import concatenate
+from tinyxla.numpy.manipulation import expand_dims, moveaxis, ravel, squeeze
 from tinyxla.numpy.operations import contraction, movement, reduction
 from tinyxla.numpy.reductions import sum as total
 from tinyxla.partitioning.placement import placed_result

@@ -12,7 +12,7 @@ from typing import Any, Literal, cast as cast_to, overload
 import numpy as np
 
 from tinyxla.api.eager_replay import replayed
-from tinyxla.errors import ArgumentError, DTypeError, NumberRangeError, ShapeError, SizeError
+from tinyxla.errors import ArgumentError, DTypeError, NumberRangeError, ShapeError
 from tinyxla.numpy.arguments import (
     SCALARS,
     ArrayLike,
@@ -44,7 +44,7 @@ from tinyxla.shapes.shape import canonical_axis
 from tinyxla.shapes.symbolic import has_symbolic, is_symbolic, length, max_dim, may_exceed
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.config import config
-from tinyxla.tracing.core import Tracer, checked_size, on_current_mesh, state
+from tinyxla.tracing.core import Tracer, on_current_mesh, state
 from tinyxla.tracing.float_zeros import is_float0
 from tinyxla.tracing.meshes import Mesh, context, current_mesh
 from tinyxla.tracing.promotion import (
@@ -882,173 +882,6 @@ def geomspace(
     at = canonical_axis(axis, logs.ndim, "geomspace")
     sign = movement.reshape_to(sign, (*sign.shape[:at], 1, *sign.shape[at:]))
     return cast(arith.multiply(exp(logs), sign), found if dtype is None else python_dtype(dtype), False)
-
-
-@with_device
-def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Array:
-    """A matrix with ones on the k-th diagonal and zeros elsewhere, of N rows and M columns (N unless given).
-
-    Args:
-        N, M: the numbers of rows and columns.
-        k: the diagonal: 0 is the main one, positive ones are above it.
-        dtype: the element type of the result; by default it follows from the other arguments.
-        device: a device, or a sharding.
-        out_sharding: the sharding of the result, with explicit mesh axes.
-
-    Returns:
-        A matrix.
-
-    Raises:
-        ShapeError: a negative size.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> jnp.eye(2, 3, k=1)
-        Array([[0., 1., 0.],
-               [0., 0., 1.]], dtype=float32)
-    """
-    rows = integer_of("eye", "N", N)
-    columns = rows if M is None else integer_of("eye", "M", M)
-    found = default_float() if dtype is None else python_dtype(dtype)
-    sizes = shape_of("eye", (rows, columns))
-    offset = _diagonal("eye", k)
-    if state.staging is not None or isinstance(offset, Array):
-        return cast(_diagonal_mask(sizes, offset, "EQ"), found)
-    checked_size("eye", Shape(element_type(found), sizes))
-    try:
-        return on_current_mesh(ConcreteArray(np.eye(rows, columns, max(-rows, min(offset, columns)), found)))
-    except MemoryError:
-        raise SizeError(f"eye: no memory can hold {rows} by {columns} elements; give it smaller sizes.") from None
-
-
-@with_device
-def identity(n: int, dtype: Any = None) -> Array:
-    """The identity matrix.
-
-    Args:
-        n: the number of rows.
-        dtype: the element type of the result; by default it follows from the other arguments.
-        device: a device, or a sharding.
-        out_sharding: the sharding of the result, with explicit mesh axes.
-
-    Returns:
-        A matrix.
-
-    Raises:
-        ShapeError: a negative size.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> jnp.identity(2)
-        Array([[1., 0.],
-               [0., 1.]], dtype=float32)
-    """
-    return eye(n, dtype=dtype)
-
-
-def _diagonal(what: str, k: Any) -> int | Array:
-    """Which diagonal: an integer, which may be traced."""
-    if isinstance(k, Tracer) and not k.ndim and element_type(k.dtype).is_integer:
-        return k
-    return integer_of(what, "k", k)
-
-
-_LARGEST_SIZE = 1 << 30  # of a matrix whose sizes are not known
-
-
-def _diagonal_mask(shape: tuple[int, ...], k: int | Array, direction: str) -> Any:
-    """How the column compares with row + k, as booleans."""
-    grid = Shape(element_type(np.int32), shape)
-    if isinstance(k, Array):
-        offset = movement.broadcast_in_dim(cast(arith.clip(k, -shape[0], shape[1]), np.dtype(np.int32)), shape, ())
-    else:  # what is beyond is the same, and may not fit the integers
-        low, high = (-_LARGEST_SIZE, _LARGEST_SIZE) if has_symbolic(shape) else (-shape[0], shape[1])
-        offset = movement.full(max(low, min(k, high)), np.int32, shape)
-    row = ops.add(movement.iota(shape=grid, iota_dimension=0), offset)
-    column = movement.iota(shape=grid, iota_dimension=1)
-    return ops.compare(column, row, direction=direction, type="SIGNED")
-
-
-@replayed
-def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Array:
-    """A matrix with ones on and below the k-th diagonal and zeros above, of N rows and M columns (N unless given).
-
-    Args:
-        N, M: the numbers of rows and columns.
-        k: the diagonal: 0 is the main one, positive ones are above it.
-        dtype: the element type of the result; by default it follows from the other arguments.
-
-    Returns:
-        A matrix.
-
-    Raises:
-        ShapeError: a negative size.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> jnp.tri(2, 3)
-        Array([[1., 0., 0.],
-               [1., 1., 0.]], dtype=float32)
-    """
-    rows = integer_of("tri", "N", N)
-    columns = rows if M is None else integer_of("tri", "M", M)
-    found = default_float() if dtype is None else python_dtype(dtype)
-    return cast(_diagonal_mask(shape_of("tri", (rows, columns)), _diagonal("tri", k), "LE"), found)
-
-
-def _triangle(name: str, m: ArrayLike, k: int, direction: str) -> Array:
-    x = array_of(m, name)
-    if x.ndim < 2:
-        raise ShapeError(f"{name}: takes matrices, but got an array of shape {x.shape}.")
-    mask = _diagonal_mask((x.shape[-2], x.shape[-1]), _diagonal(name, k), direction)
-    spread = broadcast_to_shape(name, mask, x.shape)
-    return ops.select(spread, x, movement.full(0, x.dtype, x.shape)).with_weak_type(x.weak_type)
-
-
-@replayed
-def tril(m: ArrayLike, k: int = 0) -> Array:
-    """The lower triangles of matrices: the elements on and below the k-th diagonal, zeros above.
-
-    Args:
-        m: an array of at least two dimensions.
-        k: the diagonal: 0 is the main one, positive ones are above it.
-
-    Returns:
-        An array of the same shape and type.
-
-    Raises:
-        ShapeError: an array of fewer than two dimensions.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> jnp.tril(jnp.ones((2, 2)))
-        Array([[1., 0.],
-               [1., 1.]], dtype=float32)
-    """
-    return _triangle("tril", m, k, "LE")
-
-
-@replayed
-def triu(m: ArrayLike, k: int = 0) -> Array:
-    """The upper triangles of matrices: the elements on and above the k-th diagonal, zeros below.
-
-    Args:
-        m: an array of at least two dimensions.
-        k: the diagonal: 0 is the main one, positive ones are above it.
-
-    Returns:
-        An array of the same shape and type.
-
-    Raises:
-        ShapeError: an array of fewer than two dimensions.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> jnp.triu(jnp.ones((2, 2)))
-        Array([[1., 1.],
-               [0., 1.]], dtype=float32)
-    """
-    return _triangle("triu", m, k, "GE")
 
 
 @boundary

@@ -36,20 +36,13 @@ from tinyxla.numpy.arguments import (
     several_of,
     with_flags,
 )
-from tinyxla.numpy.creation import arange, eye
+from tinyxla.numpy.creation import arange
+from tinyxla.numpy.diagonals import diagonal as diagonal_of, eye, trace as trace_of
 from tinyxla.numpy.elementwise import arithmetic as arith
 from tinyxla.numpy.elementwise.transcendental import log
 from tinyxla.numpy.indexing.take_where import take_along_axis, where
-from tinyxla.numpy.manipulation import (
-    concatenate,
-    diagonal as diagonal_of,
-    expand_dims,
-    matrix_transpose as transposed,
-    moveaxis,
-    reshape,
-    squeeze,
-    trace as trace_of,
-)
+from tinyxla.numpy.joining import concatenate
+from tinyxla.numpy.manipulation import expand_dims, matrix_transpose as transposed, moveaxis, reshape, squeeze
 from tinyxla.numpy.operations import eigenvalues, factorizations, linear_algebra, ops, systems
 from tinyxla.numpy.reductions import any, max, min, prod, root_at_edges, sum
 from tinyxla.shapes import Shape

@@ -1,16 +1,15 @@
-"""Functions that move elements: shapes, axes, joining, splitting, repeating, padding."""
+"""Functions that move elements: shapes, axes, repeating, reversing, rolling."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from tinyxla.api.eager_replay import replayed
-from tinyxla.errors import ArgumentError, DTypeError, ShapeError, SizeError
+from tinyxla.errors import ArgumentError, DTypeError, ShapeError
 from tinyxla.numpy.arguments import (
     ArrayLike,
     Axis,
@@ -23,28 +22,24 @@ from tinyxla.numpy.arguments import (
     check_memory,
     choice_of,
     constant,
-    count_of,
     explicitly_broadcasted,
     integer_of,
     is_several,
     listed,
     named,
     operand,
-    promoted,
-    python_dtype,
-    refuse_out,
     several_of,
     shape_of,
 )
+from tinyxla.numpy.creation import zeros
 from tinyxla.numpy.indexing.indexed import Update, read
-from tinyxla.numpy.operations import movement, ops, slices
-from tinyxla.numpy.reductions import cumsum, sum as total
+from tinyxla.numpy.operations import movement, slices
+from tinyxla.numpy.reductions import cumsum
 from tinyxla.partitioning.placement import placed_result
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.config import config
-from tinyxla.tracing.core import checked_size
 from tinyxla.util.tracebacks import boundary
 
 # --- shape ------------------------------------------------------------------------------------------------------------
@@ -494,432 +489,8 @@ atleast_1d = _at_least("atleast_1d", lambda x: x.shape or (1,))
 atleast_2d = _at_least("atleast_2d", lambda x: (1,) * (2 - x.ndim) + x.shape)
 atleast_3d = _at_least("atleast_3d", lambda x: (*(1,) * (2 - x.ndim), *x.shape, *(1,) * (x.ndim < 3)))
 
-# --- joining and splitting --------------------------------------------------------------------------------------------
 
-
-def _check_one_list(what: str, second: Any) -> None:
-    """An error for arrays that are given one by one: the second stands where another argument is."""
-    if isinstance(second, (Array, np.ndarray, list)) and getattr(second, "ndim", 1):
-        raise ArgumentError(f"{what}: pass a list (or a tuple) of arrays, as {what}([a, b]), and not one by one.")
-
-
-def concatenate(arrays: Sequence[ArrayLike] | Array, axis: int | None = 0, dtype: Any = None) -> Array:
-    """Arrays one after another along an axis (flattened if None).
-
-    Args:
-        arrays: arrays.
-        axis: the axis; None for flattened arrays.
-        dtype: the element type of the result; the common type of the arrays by default.
-
-    Returns:
-        An array.
-
-    Raises:
-        ArgumentError: no arrays.
-        ShapeError: arrays of different ranks, or of different sizes outside of the axis.
-        AxisError: an axis that the array does not have.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> jnp.concatenate([jnp.zeros(2), jnp.ones(1)])
-        Array([0., 0., 1.], dtype=float32)
-    """
-    if type(axis) is not int:
-        _check_one_list("concatenate", axis)
-    parts = _parts("concatenate", arrays, dtype)
-    if axis is None:
-        parts, axis = [ravel(x) for x in parts], 0
-    rank = parts[0].ndim
-    for x in parts:
-        if x.ndim != rank:
-            raise ShapeError(f"concatenate: arrays have {rank} and {x.ndim} dimensions; reshape them to equally many.")
-    if rank == 0:
-        raise ShapeError(
-            "concatenate: arrays without dimensions have no axis to join along; use stack, or put the arrays into a "
-            "list."
-        )
-    along = canonical_axis(axis, rank, "concatenate")
-    for x in parts:
-        if x.shape[:along] + x.shape[along + 1 :] != parts[0].shape[:along] + parts[0].shape[along + 1 :]:
-            raise ShapeError(f"concatenate: shapes {parts[0].shape} and {x.shape} differ outside axis {along}.")
-    return parts[0] if len(parts) == 1 else movement.concatenate(*parts, dimension=along)
-
-
-concat = concatenate
-
-
-def _parts(what: str, arrays: Any, dtype: Any) -> list[Array]:
-    """The arrays of a sequence, of one type."""
-    sequence = list(arrays) if is_several(arrays) and not isinstance(arrays, (str, bytes)) else None
-    if not sequence:
-        raise ArgumentError(f"{what}: takes a sequence of at least one array, but got {arrays!r}.")
-    if dtype is not None:
-        return [cast(operand(x, what), python_dtype(dtype), False) for x in sequence]
-    if all(isinstance(x, (Array, np.ndarray)) for x in sequence):
-        found, (_, weak) = promoted(what, *sequence)
-        return [x.with_weak_type(weak) for x in found]
-    found, _ = promoted(what, *(array_of(x, what) for x in sequence))
-    return found
-
-
-@replayed
-def stack(arrays: Sequence[ArrayLike] | Array, axis: int = 0, out: None = None, dtype: Any = None) -> Array:
-    """Arrays of one shape along a new axis.
-
-    Args:
-        arrays: arrays.
-        axis: the position of the new axis.
-        out: must be None.
-        dtype: the element type of the result; the common type of the arrays by default.
-
-    Returns:
-        An array with one dimension more, of the type to which theirs are promoted, or `dtype`.
-
-    Raises:
-        ShapeError: different shapes.
-        ArgumentError: no arrays.
-        AxisError: an axis that the result does not have.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> jnp.stack([jnp.array([1, 2]), jnp.array([3, 4])])
-        Array([[1, 2],
-               [3, 4]], dtype=int32)
-    """
-    refuse_out("stack", out)
-    _check_one_list("stack", axis)
-    parts = _parts("stack", arrays, dtype)
-    for x in parts:
-        if x.shape != parts[0].shape:
-            raise ShapeError(f"stack: the arrays have one shape, but got {parts[0].shape} and {x.shape}.")
-    along = canonical_axis(axis, parts[0].ndim + 1, "stack")
-    return concatenate([expand_dims(x, along) for x in parts], along)
-
-
-@replayed
-def hstack(tup: Sequence[ArrayLike] | Array, dtype: Any = None) -> Array:
-    """Arrays side by side: along axis 1, or 0 for arrays of one dimension.
-
-    Args:
-        tup: arrays.
-        dtype: the element type of the result; the common type of the arrays by default.
-
-    Returns:
-        An array.
-
-    Raises:
-        ShapeError: shapes that differ outside of the axis.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> jnp.hstack([jnp.array([1, 2]), jnp.array([3])])
-        Array([1, 2, 3], dtype=int32)
-    """
-    _check_one_list("hstack", dtype)
-    parts = [atleast_1d(x) for x in _parts("hstack", tup, dtype)]
-    return concatenate(parts, 0 if parts[0].ndim == 1 else 1)
-
-
-@replayed
-def vstack(tup: Sequence[ArrayLike] | Array, dtype: Any = None) -> Array:
-    """Arrays as rows below each other.
-
-    Args:
-        tup: arrays.
-        dtype: the element type of the result; the common type of the arrays by default.
-
-    Returns:
-        An array of at least two dimensions.
-
-    Raises:
-        ShapeError: shapes that differ outside of the axis.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> jnp.vstack([jnp.array([1, 2]), jnp.array([3, 4])])
-        Array([[1, 2],
-               [3, 4]], dtype=int32)
-    """
-    _check_one_list("vstack", dtype)
-    return concatenate([atleast_2d(x) for x in _parts("vstack", tup, dtype)], 0)
-
-
-@replayed
-def dstack(tup: Sequence[ArrayLike] | Array, dtype: Any = None) -> Array:
-    """Arrays behind each other, along axis 2.
-
-    Args:
-        tup: arrays.
-        dtype: the element type of the result; the common type of the arrays by default.
-
-    Returns:
-        An array of at least three dimensions.
-
-    Raises:
-        ShapeError: shapes that differ outside of the axis.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> jnp.dstack([jnp.array([1, 2]), jnp.array([3, 4])])
-        Array([[[1, 3],
-                [2, 4]]], dtype=int32)
-    """
-    _check_one_list("dstack", dtype)
-    return concatenate([atleast_3d(x) for x in _parts("dstack", tup, dtype)], 2)
-
-
-@replayed
-def column_stack(tup: Sequence[ArrayLike] | Array) -> Array:
-    """Arrays of one dimension as columns, others side by side.
-
-    Args:
-        tup: arrays.
-
-    Returns:
-        A matrix.
-
-    Raises:
-        ShapeError: different numbers of rows.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> jnp.column_stack([jnp.array([1, 2]), jnp.array([3, 4])])
-        Array([[1, 3],
-               [2, 4]], dtype=int32)
-    """
-    parts = _parts("column_stack", tup, None)
-    return concatenate([x if x.ndim >= 2 else movement.reshape_to(x, (x.size, 1)) for x in parts], 1)
-
-
-@replayed
-def block(arrays: Any) -> Array:
-    """An array of blocks, given as nested lists: the innermost are joined along the last axis.
-
-    Args:
-        arrays: nested lists of arrays.
-
-    Returns:
-        An array.
-
-    Raises:
-        ShapeError: blocks that do not fit side by side.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> jnp.block([[jnp.ones((1, 1)), jnp.zeros((1, 2))]])
-        Array([[1., 0., 0.]], dtype=float32)
-    """
-
-    def depth(value: Any) -> int:
-        return 1 + max(map(depth, value)) if isinstance(value, list) else 0
-
-    def join(value: Any, level: int, rank: int) -> Array:
-        if not isinstance(value, list):
-            x = array_of(value, "block")
-            return movement.reshape_to(x, (1,) * (rank - x.ndim) + x.shape)
-        return concatenate([join(v, level - 1, rank) for v in value], -level)
-
-    def rank_of(value: Any) -> int:
-        return max(map(rank_of, value)) if isinstance(value, list) else array_of(value, "block").ndim
-
-    levels = depth(arrays)
-    return join(arrays, levels, max(levels, rank_of(arrays)))
-
-
-_MAX_SECTIONS = 1 << 24  # each is an array of its own
-
-
-def _whole(what: str, number: Any) -> Any:
-    """The value of an argument that is a traced number, or of a float without a fraction."""
-    if not isinstance(number, Array) or number.ndim:
-        return number
-    value = number.primal(f"{what}, whose result's shape depends on this argument,").buffer().item()
-    return int(value) if value == value // 1 else value
-
-
-def _divided(what: str, ary: ArrayLike, sections: Any, axis: int, equal: bool) -> list[Array]:
-    x = array_of(ary, what)
-    along = canonical_axis(axis, x.ndim, what)
-    length = x.shape[along]
-    if is_several(sections):
-        given = [integer_of(what, "an index", _whole(what, k)) for k in sections]
-        bounds = [0, *(min(max(k + length if k < 0 else k, 0), length) for k in given), length]
-    else:
-        count = integer_of(what, "the number of sections", _whole(what, sections))
-        if count < 1 or (equal and length % count):
-            raise ShapeError(f"{what}: axis {along} of size {length} does not divide into {count} equal sections.")
-        if count > _MAX_SECTIONS:
-            raise SizeError(f"{what}: the number of sections must be at most {_MAX_SECTIONS}, but got {count}.")
-        small, rest = divmod(length, count)
-        bounds = [k * small + min(k, rest) for k in range(count + 1)]
-    return [movement.slice_axis(x, along, start, max(start, limit)) for start, limit in pairwise(bounds)]
-
-
-@replayed
-def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
-    """Parts of an array along an axis: so many equal ones, or cut before these indices.
-
-    Args:
-        ary: an array.
-        indices_or_sections: the number of equal parts, or the indices before which to cut.
-        axis: the axis; negative ones count from the end.
-
-    Returns:
-        A list of arrays.
-
-    Raises:
-        ShapeError: a number of parts that does not divide the axis; `array_split` takes it.
-        AxisError: an axis that the array does not have.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> jnp.split(jnp.arange(4), 2)
-        [Array([0, 1], dtype=int32), Array([2, 3], dtype=int32)]
-    """
-    return _divided("split", ary, indices_or_sections, axis, True)
-
-
-@replayed
-def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
-    """As `split`, but the first parts may be one longer.
-
-    Args:
-        ary: an array.
-        indices_or_sections: the number of equal parts, or the indices before which to cut.
-        axis: the axis; negative ones count from the end.
-
-    Returns:
-        A list of arrays.
-
-    Raises:
-        ShapeError: no parts.
-        AxisError: an axis that the array does not have.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> jnp.array_split(jnp.arange(5), 2)
-        [Array([0, 1, 2], dtype=int32), Array([3, 4], dtype=int32)]
-    """
-    return _divided("array_split", ary, indices_or_sections, axis, False)
-
-
-@replayed
-def hsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
-    """Parts along axis 1, or 0 for an array of one dimension.
-
-    Args:
-        ary: an array.
-        indices_or_sections: the number of equal parts, or the indices before which to cut.
-
-    Returns:
-        A list of arrays.
-
-    Raises:
-        ShapeError: a number of parts that does not divide the axis.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> jnp.hsplit(jnp.array([1, 2, 3, 4]), 2)
-        [Array([1, 2], dtype=int32), Array([3, 4], dtype=int32)]
-    """
-    x = array_of(ary, "hsplit")
-    return _divided("hsplit", x, indices_or_sections, 0 if x.ndim == 1 else 1, True)
-
-
-@replayed
-def vsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
-    """Parts along axis 0.
-
-    Args:
-        ary: an array.
-        indices_or_sections: the number of equal parts, or the indices before which to cut.
-
-    Returns:
-        A list of arrays.
-
-    Raises:
-        ShapeError: a number of parts that does not divide the axis.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> [part.shape for part in jnp.vsplit(jnp.ones((4, 2)), 2)]
-        [(2, 2), (2, 2)]
-    """
-    return _divided("vsplit", ary, indices_or_sections, 0, True)
-
-
-@replayed
-def dsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
-    """Parts along axis 2.
-
-    Args:
-        ary: an array.
-        indices_or_sections: the number of equal parts, or the indices before which to cut.
-
-    Returns:
-        A list of arrays.
-
-    Raises:
-        ShapeError: a number of parts that does not divide the axis.
-        AxisError: an array of fewer than three dimensions.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> [part.shape for part in jnp.dsplit(jnp.ones((1, 2, 4)), 2)]
-        [(1, 2, 2), (1, 2, 2)]
-    """
-    return _divided("dsplit", ary, indices_or_sections, 2, True)
-
-
-@boundary
-def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
-    """The slices along an axis, without it.
-
-    Args:
-        x: an array.
-        axis: the axis; negative ones count from the end.
-
-    Returns:
-        As many arrays as the size of the axis.
-
-    Raises:
-        AxisError: an axis that the array does not have.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> jnp.unstack(jnp.array([[1, 2], [3, 4]]))
-        (Array([1, 2], dtype=int32), Array([3, 4], dtype=int32))
-    """
-    x = array_of(x, "unstack")
-    along = canonical_axis(axis, x.ndim, "unstack")
-    return tuple(squeeze(movement.slice_axis(x, along, k, k + 1), along) for k in range(x.shape[along]))
-
-
-@replayed
-def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
-    """Two arrays one after the other; flattened if no axis is given.
-
-    Args:
-        arr: an array.
-        values: an array.
-        axis: the axis; None for flattened arrays.
-
-    Returns:
-        An array.
-
-    Raises:
-        ShapeError: shapes that differ outside of the axis.
-        AxisError: an axis that the arrays do not have.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> jnp.append(jnp.array([1, 2]), jnp.array([3]))
-        Array([1, 2, 3], dtype=int32)
-    """
-    return concatenate([arr, values], axis)
-
-
-# --- repeating, turning -----------------------------------------------------------------------------------------------
+# --- repeating, reversing, rolling ------------------------------------------------------------------------------------
 
 
 @replayed
@@ -1226,196 +797,31 @@ def _rolled_by_array(x: Any, along: int, by: Array) -> Any:
     return slices.dynamic_slice(twice, *starts, dynamic_slice_sizes=x.shape)
 
 
-# --- diagonals, differences -------------------------------------------------------------------------------------------
-
-
 @boundary
-def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
-    """The elements whose index along axis2 is that along axis1 plus an offset, along a new last axis.
+def resize(a: ArrayLike, new_shape: Any) -> Array:
+    """The elements in another shape, repeated from the start as often as needed.
 
     Args:
         a: an array.
-        offset: the diagonal: 0 is the main one, positive ones are above it.
-        axis1, axis2: two axes.
+        new_shape: the sizes of the result.
 
     Returns:
-        An array with the diagonal as its last axis, in place of two.
+        An array of this shape.
 
     Raises:
-        AxisError: an axis that the array does not have.
-        ShapeError: two equal axes.
+        ShapeError: a negative size.
 
     Example:
         >>> import tinyxla.numpy as jnp
-        >>> jnp.diagonal(jnp.array([[1, 2], [3, 4]]))
-        Array([1, 4], dtype=int32)
+        >>> jnp.resize(jnp.array([1, 2, 3]), (2, 2))
+        Array([[1, 2],
+               [3, 1]], dtype=int32)
     """
-    x = array_of(a, "diagonal")
-    i, j = (canonical_axis(d, x.ndim, "diagonal") for d in (axis1, axis2))
-    if i == j:
-        raise ShapeError(f"diagonal: takes two different axes, but got {axis1} and {axis2}.")
-    offset = integer_of("diagonal", "offset", offset)
-    x = moveaxis(x, (i, j), (-2, -1))
-    *outer, rows, columns = x.shape
-    length = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
-    if length == 0:
-        return movement.reshape_to(movement.slice_axis(ravel(x), 0, 0, 0), (*outer, 0))
-    # In row-major order the elements of a diagonal are columns + 1 apart.
-    flat = movement.reshape_to(x, (*outer, rows * columns))
-    start = max(offset, 0) + columns * max(-offset, 0)
-    return movement.slice_axis(flat, len(outer), start, start + (length - 1) * (columns + 1) + 1, columns + 1)
-
-
-@replayed
-def diag(v: ArrayLike, k: int = 0) -> Array:
-    """The k-th diagonal of a matrix, or the matrix that has a vector there.
-
-    Args:
-        v: a vector or a matrix.
-        k: the diagonal: 0 is the main one, positive ones are above it.
-
-    Returns:
-        A vector or a matrix.
-
-    Raises:
-        ShapeError: an array of no or of more than two dimensions.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> jnp.diag(jnp.array([1, 2]))
-        Array([[1, 0],
-               [0, 2]], dtype=int32)
-    """
-    x = array_of(v, "diag")
-    if x.ndim == 2:
-        return diagonal(x, k)
-    if x.ndim != 1:
-        raise ShapeError(f"diag: takes a vector or a matrix, but got an array of shape {x.shape}.")
-    k = integer_of("diag", "k", k)
-    n = x.shape[0] + abs(k)
-    checked_size("diag", Shape(element_type(x.dtype), (n, n)))
-    column = movement.pad(x, constant(0, x.dtype), padding_config=((max(k, 0), max(-k, 0), 0),))
-    grid = Shape(element_type(np.int32), (n, n))
-    row = ops.add(movement.iota(shape=grid, iota_dimension=0), movement.full(k, np.int32, (n, n)))
-    hit = ops.eq(row, movement.iota(shape=grid, iota_dimension=1))
-    spread = movement.broadcast(column, sizes=(n, n), dimensions=(1,))
-    return ops.select(hit, spread, movement.full(0, x.dtype, (n, n))).with_weak_type(x.weak_type)
-
-
-@replayed
-def diagflat(v: ArrayLike, k: int = 0) -> Array:
-    """The matrix that has the flattened elements on its k-th diagonal.
-
-    Args:
-        v: an array.
-        k: the diagonal: 0 is the main one, positive ones are above it.
-
-    Returns:
-        A matrix.
-
-    Raises:
-        DTypeError: what is no array or number.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> jnp.diagflat(jnp.array([[1, 2]]))
-        Array([[1, 0],
-               [0, 2]], dtype=int32)
-    """
-    return diag(ravel(v), k).with_weak_type(False)
-
-
-@replayed
-def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None) -> Array:
-    """The sum of the elements on a diagonal; integers narrower than the default one are summed in that width.
-
-    Args:
-        a: an array.
-        offset: the diagonal: 0 is the main one, positive ones are above it.
-        axis1, axis2: two axes.
-        dtype: the type to sum in, and of the result.
-        out: must be None.
-
-    Returns:
-        An array without the two axes.
-
-    Raises:
-        AxisError: an axis that the array does not have.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> jnp.trace(jnp.array([[1, 2], [3, 4]]))
-        Array(5, dtype=int32)
-    """
-    refuse_out("trace", out)
-    return total(diagonal(a, offset, axis1, axis2), -1, dtype)
-
-
-@replayed
-def diff(
-    a: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None, append: ArrayLike | None = None
-) -> Array:
-    """The differences of neighbours along an axis, taken n times.
-
-    Args:
-        a: an array.
-        n: how often differences are taken.
-        axis: the axis; negative ones count from the end.
-        prepend, append: values before and after the array along the axis.
-
-    Returns:
-        An array with n elements fewer along the axis.
-
-    Raises:
-        ShapeError: a negative n.
-        AxisError: an axis that the array does not have.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> jnp.diff(jnp.array([1, 4, 9]))
-        Array([3, 5], dtype=int32)
-    """
-    x = array_of(a, "diff")
-    times = count_of("diff", "n", n)
-    along = canonical_axis(axis, x.ndim, "diff")
-    if not times:
-        return x
-    edge = (*x.shape[:along], 1, *x.shape[along + 1 :])
-    ends = [None if end is None else array_of(end, "diff") for end in (prepend, append)]
-    ends = [broadcast_to_shape("diff", e, edge) if e is not None and e.ndim == 0 else e for e in ends]
-    parts = [p for p in (ends[0], x, ends[1]) if p is not None]
-    x = concatenate(parts, along)
-    for _ in range(min(times, x.shape[along])):
-        length = x.shape[along]
-        later = movement.slice_axis(x, along, min(1, length), length)
-        earlier = movement.slice_axis(x, along, 0, max(length - 1, 0))
-        x = ops.ne(later, earlier) if x.dtype.kind == "b" else ops.sub(later, earlier)
-    return x
-
-
-@replayed
-def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> Array:
-    """The differences of neighbours of the flattened array, with elements before and after.
-
-    Args:
-        ary: an array.
-        to_end, to_begin: values after and before the differences.
-
-    Returns:
-        A vector.
-
-    Raises:
-        DTypeError: what is no array or number.
-
-    Example:
-        >>> import tinyxla.numpy as jnp
-        >>> jnp.ediff1d(jnp.array([1, 4, 9]), to_end=0)
-        Array([3, 5, 0], dtype=int32)
-    """
-    found = diff(ravel(ary))
-    parts = [
-        part if part is found else ravel(cast(operand(part, "ediff1d"), found.dtype))
-        for part in (to_begin, found, to_end)
-        if part is not None
-    ]
-    return concatenate(parts)
+    flat = ravel(a)
+    shape = shape_of("resize", new_shape)
+    count = math.prod(shape)
+    if flat.size == 0 or count == 0:
+        return zeros(shape, flat.dtype)
+    times = -(-count // flat.size)
+    wide = ravel(broadcast_to(flat, (times, flat.size)))
+    return movement.reshape_to(movement.slice_axis(wide, 0, 0, count), shape)

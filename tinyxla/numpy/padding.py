@@ -21,11 +21,12 @@ from tinyxla.numpy.arguments import (
     is_several,
     operand,
 )
-from tinyxla.numpy.calculus import apply_along_axis
-from tinyxla.numpy.manipulation import concatenate, expand_dims, flip, rows_at
+from tinyxla.numpy.joining import concatenate
+from tinyxla.numpy.manipulation import expand_dims, flip, rows_at
 from tinyxla.numpy.operations import movement, ops, reduction
 from tinyxla.numpy.reductions import mean
 from tinyxla.numpy.sorting import median
+from tinyxla.numpy.vectorization import apply_along_axis
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array, ConcreteArray

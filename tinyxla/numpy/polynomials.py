@@ -12,20 +12,30 @@ from tinyxla.errors import ShapeError
 from tinyxla.numpy import linalg
 from tinyxla.numpy.arguments import (
     ArrayLike,
+    array_of,
+    broadcast_shapes,
+    broadcast_to_shape,
+    cast,
+    check_memory,
     count_of,
     inexact_array,
+    like,
     listed,
     of_rank,
+    operand,
     promoted,
     value_of,
     vector_of,
 )
-from tinyxla.numpy.calculus import convolve, vander
+from tinyxla.numpy.calculus import convolve
 from tinyxla.numpy.creation import ones, zeros
+from tinyxla.numpy.diagonals import diag
 from tinyxla.numpy.elementwise import arithmetic as arith
 from tinyxla.numpy.elementwise.transcendental import sqrt
 from tinyxla.numpy.indexing.take_where import where
-from tinyxla.numpy.manipulation import concatenate, diag
+from tinyxla.numpy.joining import concatenate, stack
+from tinyxla.numpy.manipulation import atleast_1d
+from tinyxla.numpy.operations import movement
 from tinyxla.numpy.reductions import sum
 from tinyxla.tracing.array import Array
 from tinyxla.util.tracebacks import boundary
@@ -209,3 +219,210 @@ def polyfit(
 
 
 __all__ = ["poly", "polydiv", "polyfit", "roots"]
+
+
+@replayed
+def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
+    """The value at x of the polynomial with these coefficients, highest power first, by Horner's rule. Further
+    dimensions of p, which broadcast with those of x, are those of several polynomials.
+
+    Args:
+        p: coefficients along the first axis.
+        x: an array.
+        unroll: the number of steps of the loop that are unrolled.
+
+    Returns:
+        An array of the shape of x, broadcast with the further dimensions of p.
+
+    Raises:
+        DTypeError: what is no array or number.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.polyval(jnp.array([1, 2, 3]), 2)
+        Array(11, dtype=int32)
+    """
+    (coefficients, at), _ = promoted("polyval", array_of(p, "polyval"), x)
+    if not coefficients.ndim:
+        raise ShapeError("polyval: p is a vector of coefficients, or several in columns, but got a number.")
+    shape = broadcast_shapes("polyval", coefficients.shape[1:], at.shape)
+    at = broadcast_to_shape("polyval", at, shape)
+    if coefficients.ndim > 1:
+        columns = (*coefficients.shape[:1], *(1,) * (len(shape) + 1 - coefficients.ndim), *coefficients.shape[1:])
+        coefficients = broadcast_to_shape("polyval", movement.reshape_to(coefficients, columns), (columns[0], *shape))
+    result: Any = like(0, at)
+    for k in range(coefficients.shape[0]):
+        result = arith.add(arith.multiply(result, at), coefficients[k])
+    return result
+
+
+@replayed
+def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Array:
+    """The powers of a vector as columns, highest first unless `increasing`.
+
+    Args:
+        x: a vector.
+        N: the number of columns; that of elements by default.
+        increasing: whether powers increase.
+
+    Returns:
+        A matrix of a row for each element.
+
+    Raises:
+        ShapeError: what is no vector.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.vander(jnp.array([2, 3]), 3)
+        Array([[4, 2, 1],
+               [9, 3, 1]], dtype=int32)
+    """
+    values = array_of(x, "vander")
+    if values.ndim != 1:
+        raise ShapeError(f"vander: takes a vector, but got shape {values.shape}.")
+    count = values.shape[0] if N is None else count_of("vander", "N", N)
+    check_memory("vander", (values.shape[0], count))
+    columns = [arith.power(values, k) for k in range(count)]
+    if not columns:
+        return zeros((values.shape[0], 0), values.dtype)
+    return stack(columns if increasing else columns[::-1], 1)
+
+
+@replayed
+def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
+    """The sum of polynomials given by their coefficients, highest power first.
+
+    Args:
+        a1, a2: vectors of coefficients.
+
+    Returns:
+        A vector of coefficients.
+
+    Raises:
+        ShapeError: what is no vector.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.polyadd(jnp.array([1, 2]), jnp.array([1, 0, 0]))
+        Array([1, 1, 2], dtype=int32)
+    """
+    return _polynomial_sum("polyadd", a1, a2)
+
+
+@replayed
+def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
+    """The difference of polynomials given by their coefficients, highest power first.
+
+    Args:
+        a1, a2: vectors of coefficients.
+
+    Returns:
+        A vector of coefficients.
+
+    Raises:
+        ShapeError: what is no vector.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.polysub(jnp.array([1, 2]), jnp.array([1, 0]))
+        Array([0, 2], dtype=int32)
+    """
+    return _polynomial_sum("polysub", a1, arith.negative(array_of(a2, "polysub")))
+
+
+@replayed
+def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -> Array:
+    """The product of polynomials given by their coefficients, highest power first.
+
+    With `trim_leading_zeros`, leading coefficients that are zero are left out before, so that their values must be
+    known: then the result has NumPy's shape.
+
+    Args:
+        a1, a2: vectors of coefficients.
+        trim_leading_zeros: whether leading zeros are removed.
+
+    Returns:
+        A vector of coefficients.
+
+    Raises:
+        ShapeError: what is no vector.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.polymul(jnp.array([1, 1]), jnp.array([1, -1]))
+        Array([ 1.,  0., -1.], dtype=float32)
+    """
+    if trim_leading_zeros:
+        a1, a2 = (_without_leading_zeros(a) for a in (a1, a2))
+    return convolve(a1, a2)
+
+
+def _without_leading_zeros(a: ArrayLike) -> Array:
+    x = vector_of("polymul", "a coefficient vector", atleast_1d(array_of(a, "polymul")))
+    places = np.flatnonzero(x.primal("polymul with trim_leading_zeros").buffer())
+    return x[int(places[0]) :] if places.size else x[-1:]
+
+
+def _polynomial_sum(what: str, a1: ArrayLike, a2: ArrayLike) -> Array:
+    (x, y), _ = promoted(what, array_of(a1, what), array_of(a2, what))
+    length = max(vector_of(what, "a1", x).shape[0], vector_of(what, "a2", y).shape[0])
+    return arith.add(*(_led(v, length) for v in (x, y)))
+
+
+def _led(x: Any, length: int) -> Any:
+    return movement.pad(x, movement.full(0, x.dtype), padding_config=((length - x.shape[0], 0, 0),))
+
+
+def polyder(p: ArrayLike, m: int = 1) -> Array:
+    """The m-th derivative of a polynomial given by its coefficients, highest power first.
+
+    Args:
+        p: a vector of coefficients.
+        m: the order of the derivative.
+
+    Returns:
+        A vector of m coefficients fewer.
+
+    Raises:
+        ShapeError: a negative order.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.polyder(jnp.array([1.0, 2.0, 3.0]))
+        Array([2., 2.], dtype=float32)
+    """
+    x = vector_of("polyder", "p", inexact_array(p, "polyder"))
+    for _ in range(min(count_of("polyder", "m", m), x.shape[0])):
+        powers = np.arange(x.shape[0] - 1, 0, -1)
+        x = arith.multiply(movement.slice_axis(x, 0, 0, x.shape[0] - 1), cast(operand(powers, "polyder"), x.dtype))
+    return x
+
+
+@replayed
+def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
+    """The m-th antiderivative of a polynomial, with the constants k (zero if not given).
+
+    Args:
+        p: a vector of coefficients.
+        m: the order of the antiderivative.
+        k: the constants of integration, a number or m of them.
+
+    Returns:
+        A vector of m coefficients more.
+
+    Raises:
+        ShapeError: a negative order.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.polyint(jnp.array([2.0, 2.0]))
+        Array([1., 2., 0.], dtype=float32)
+    """
+    x = vector_of("polyint", "p", inexact_array(array_of(p, "polyint"), "polyint").with_weak_type(False))
+    order = count_of("polyint", "m", m)
+    check_memory("polyint", (x.shape[0] + order,))
+    constants = broadcast_to_shape("polyint", listed(0 if k is None else k, "polyint"), (order,))
+    for d in range(order):
+        powers = cast(operand(np.arange(x.shape[0], 0, -1), "polyint"), x.dtype)
+        x = concatenate([arith.true_divide(x, powers), cast(movement.slice_axis(constants, 0, d, d + 1), x.dtype)])
+    return x

@@ -23,7 +23,8 @@ from tinyxla.numpy.creation import arange, full, ones, zeros
 from tinyxla.numpy.elementwise import arithmetic as arith
 from tinyxla.numpy.indexing.take_where import take, where
 from tinyxla.numpy.indexing.tricks import nonzero
-from tinyxla.numpy.manipulation import concatenate, moveaxis, ravel, reshape
+from tinyxla.numpy.joining import concatenate
+from tinyxla.numpy.manipulation import moveaxis, ravel, reshape
 from tinyxla.numpy.operations import movement
 from tinyxla.numpy.reductions import any, cumsum, sum
 from tinyxla.numpy.sorting import argsort, searchsorted

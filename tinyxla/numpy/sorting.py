@@ -33,11 +33,13 @@ from tinyxla.numpy.arguments import (
     several_of,
     value_of,
 )
+from tinyxla.numpy.calculus import diff
 from tinyxla.numpy.creation import linspace
 from tinyxla.numpy.elementwise import arithmetic as arith
 from tinyxla.numpy.indexing.indexed import Update
 from tinyxla.numpy.indexing.take_where import take, take_along_axis, where
-from tinyxla.numpy.manipulation import concatenate, diff, expand_dims, flip, moveaxis, ravel, squeeze, stack
+from tinyxla.numpy.joining import concatenate, stack
+from tinyxla.numpy.manipulation import expand_dims, flip, moveaxis, ravel, squeeze
 from tinyxla.numpy.operations import movement, ops, reduction, sorting_ops
 from tinyxla.numpy.reductions import any, argmax, cumsum, max, min, weights_along
 from tinyxla.partitioning.placement import placed_result

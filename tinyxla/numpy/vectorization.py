@@ -1,15 +1,18 @@
-"""`vectorize`: a function of arrays of few dimensions, mapped over all further ones."""
+"""Functions of arrays of few dimensions, mapped over all further ones: `vectorize`, `apply_along_axis`."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from tinyxla.api import vmap
 from tinyxla.errors import ArgumentError, ShapeError
-from tinyxla.numpy.arguments import array_of, broadcast_shapes
-from tinyxla.numpy.manipulation import squeeze
+from tinyxla.numpy.arguments import ArrayLike, array_of, broadcast_shapes, function_of, is_several
+from tinyxla.numpy.manipulation import expand_dims, moveaxis, squeeze
+from tinyxla.numpy.operations import movement
+from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
 from tinyxla.util.tracebacks import boundary
 from tinyxla.util.wrapping import transformed
@@ -147,3 +150,66 @@ def _over_outer(function: Callable[..., Any], arrays: Sequence[Array], ranks: Se
         if any(axis is not None for axis in axes):
             function = vmap(function, axes)
     return function(*inputs)
+
+
+@boundary
+def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *args: Any, **kwargs: Any) -> Array:
+    """A function of vectors, applied to all along an axis at once: it is called with a traced vector.
+
+    Args:
+        func1d: a function of a vector, and of `args` and `kwargs`.
+        axis: the axis; negative ones count from the end.
+        arr: an array.
+        *args, **kwargs: further arguments of the function.
+
+    Returns:
+        An array: the axis is replaced by those of the function's result.
+
+    Raises:
+        AxisError: an axis that the array does not have.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.apply_along_axis(jnp.sum, 0, jnp.array([[1, 2], [3, 4]]))
+        Array([4, 6], dtype=int32)
+    """
+    x = array_of(arr, "apply_along_axis")
+    along = canonical_axis(axis, x.ndim, "apply_along_axis")
+    function_of("apply_along_axis", "func1d", func1d)
+    behind = moveaxis(x, along, -1)
+    outer = behind.shape[:-1]
+    rows = movement.reshape_to(behind, (math.prod(outer), behind.shape[-1]))
+    found = vmap(lambda vector: array_of(func1d(vector, *args, **kwargs), "apply_along_axis"))(rows)
+    found = movement.reshape_to(found, (*outer, *found.shape[1:]))
+    inner = found.ndim - len(outer)
+    return moveaxis(found, tuple(range(len(outer), found.ndim)), tuple(range(along, along + inner)))
+
+
+@boundary
+def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: int | Sequence[int]) -> Array:
+    """A reduction over several axes, one after the other; axes that it removes come back with size 1.
+
+    Args:
+        func: a function of an array and an axis, such as `numpy.sum`.
+        a: an array.
+        axes: an axis, or several.
+
+    Returns:
+        An array of the same rank.
+
+    Raises:
+        AxisError: an axis that the array does not have.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.apply_over_axes(jnp.sum, jnp.ones((2, 3, 4)), (0, 2))
+        Array([[[8.],
+                [8.],
+                [8.]]], dtype=float32)
+    """
+    x = array_of(a, "apply_over_axes")
+    for axis in axes if is_several(axes) else (axes,):
+        along = canonical_axis(axis, x.ndim, "apply_over_axes")
+        found = array_of(function_of("apply_over_axes", "func", func)(x, along), "apply_over_axes")
+        x = expand_dims(found, along) if found.ndim == x.ndim - 1 else found
+    return x

@@ -38,7 +38,8 @@ from tinyxla.numpy.arguments import (
 from tinyxla.numpy.elementwise import arithmetic, transcendental
 from tinyxla.numpy.indexing.indexed import At
 from tinyxla.numpy.indexing.take_where import where as choose
-from tinyxla.numpy.manipulation import concatenate, expand_dims, moveaxis, stack
+from tinyxla.numpy.joining import concatenate, stack
+from tinyxla.numpy.manipulation import expand_dims, moveaxis
 from tinyxla.numpy.operations import movement, ops, reduction, windows
 from tinyxla.numpy.vectorization import vectorize
 from tinyxla.shapes.shape import canonical_axis

@@ -10,7 +10,7 @@ import numpy as np
 from tinyxla.errors import ArgumentError
 from tinyxla.numpy.arguments import array_of
 from tinyxla.numpy.creation import arange, array, linspace
-from tinyxla.numpy.manipulation import concatenate, stack
+from tinyxla.numpy.joining import concatenate, stack
 from tinyxla.numpy.operations import movement
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
