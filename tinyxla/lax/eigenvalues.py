@@ -13,7 +13,7 @@ from tinyxla.errors import ArgumentError, DifferentiationError
 from tinyxla.lax.operands import ArrayLike
 from tinyxla.numpy import lapack
 from tinyxla.numpy.arguments import with_flags
-from tinyxla.numpy.linalg import matrices
+from tinyxla.numpy.matrix_factorizations import matrices
 from tinyxla.numpy.operations import eigenvalues, factorizations
 from tinyxla.tracing.array import Array
 

@@ -13,7 +13,8 @@ from tinyxla.errors import ShapeError
 from tinyxla.lax.operands import ArrayLike, of_one_type
 from tinyxla.numpy import lapack
 from tinyxla.numpy.arguments import inexact_array, with_flags
-from tinyxla.numpy.linalg import matrices, triangular
+from tinyxla.numpy.linalg import triangular
+from tinyxla.numpy.matrix_factorizations import matrices
 from tinyxla.shapes import Shape
 from tinyxla.tracing.array import Array
 

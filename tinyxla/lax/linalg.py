@@ -35,7 +35,7 @@ from tinyxla.numpy.arguments import (
     refuse_complex,
     with_flags,
 )
-from tinyxla.numpy.linalg import factors_qr, index_range, matrices, pivoted_qr, subset_svd, symmetrized
+from tinyxla.numpy.matrix_factorizations import factors_qr, index_range, matrices, pivoted_qr, subset_svd, symmetrized
 from tinyxla.numpy.operations import factorizations, linear_algebra, movement, ops
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing.array import Array

@@ -28,7 +28,8 @@ from tinyxla.numpy.arguments import (
     several_of,
     with_flags,
 )
-from tinyxla.numpy.linalg import matrices, system, triangular
+from tinyxla.numpy.linalg import system, triangular
+from tinyxla.numpy.matrix_factorizations import matrices
 from tinyxla.numpy.operations import factorizations, linear_algebra, systems
 from tinyxla.scipy.matrix_functions import (
     expm as expm,

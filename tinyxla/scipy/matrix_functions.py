@@ -22,7 +22,8 @@ from tinyxla.numpy.arguments import (
     promoted,
     with_flags,
 )
-from tinyxla.numpy.linalg import matrices, triangular
+from tinyxla.numpy.linalg import triangular
+from tinyxla.numpy.matrix_factorizations import matrices
 from tinyxla.runtime.imports import requiring
 from tinyxla.shapes import Shape
 from tinyxla.tracing.array import Array
