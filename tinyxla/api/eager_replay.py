@@ -73,7 +73,8 @@ def drawn(*static: str, inline: bool = False) -> Callable[[_Function], _Function
 
 
 def _recording(function: _Function, static: Sequence[str] | None, inline: bool) -> _Function:
-    names = list(inspect.signature(function).parameters)
+    signature = None if static is None else inspect.signature(function)
+    names = [] if signature is None else list(signature.parameters)
     recordings: dict[Any, _Plan | None] = {}
     _recordings.append(recordings)
 
@@ -81,9 +82,10 @@ def _recording(function: _Function, static: Sequence[str] | None, inline: bool) 
     def call(*args: Any, out_sharding: Any = None, **kwargs: Any) -> Any:
         try:
             if out_sharding is not None:
-                if "out_sharding" in names and sums_of(getattr(out_sharding, "spec", out_sharding)) != NO_SUMS:
+                takes_it = "out_sharding" in inspect.signature(function).parameters
+                if takes_it and sums_of(getattr(out_sharding, "spec", out_sharding)) != NO_SUMS:
                     return function(*args, out_sharding=out_sharding, **kwargs)  # which knows what is summed
-                what = _what_is_placed(function, static is not None, names)
+                what = _what_is_placed(function, static is not None, takes_it)
                 return placed_result(what, lambda: call(*args, **kwargs), out_sharding)
             is_traced = state.staging is not None
             is_direct = (inline and is_traced) or (static is not None and config.disable_jit)
@@ -119,16 +121,15 @@ def _recording(function: _Function, static: Sequence[str] | None, inline: bool) 
             filter_error(error)
             raise
 
-    if static is not None:
-        signature = inspect.signature(function)
+    if signature is not None:
         sharding = inspect.Parameter("out_sharding", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any")
         call.__signature__ = signature.replace(parameters=[*signature.parameters.values(), sharding])  # type: ignore[attr-defined]
     return call  # type: ignore[return-value]
 
 
-def _what_is_placed(function: Callable[..., Any], draws: bool, names: Sequence[str]) -> str:
+def _what_is_placed(function: Callable[..., Any], draws: bool, takes_it: bool) -> str:
     """The name, for errors, of the keyword `out_sharding`: functions of random keys have it, and those that say so."""
-    if not draws and "out_sharding" not in names:
+    if not draws and not takes_it:
         raise TypeError(f"{function.__name__}() got an unexpected keyword argument 'out_sharding'")
     return f"{'tinyxla.random.' * draws}{function.__name__}: out_sharding"
 

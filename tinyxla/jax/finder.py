@@ -9,7 +9,6 @@ the public `jax.a.b` and of the packages around it, in which JAX shows what is d
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +16,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tinyxla.errors import ArgumentError
 from tinyxla.jax.options import set_from_environment
@@ -25,6 +24,9 @@ from tinyxla.jax.private_names import PrivateModule, is_required
 from tinyxla.jax.tracing.attributes import set_attributes
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.config import config
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 JAX_VERSION = "0.10.2"
 """The version of JAX whose interface is followed."""
@@ -82,10 +84,12 @@ class JaxFinder(MetaPathFinder):
             name=fullname,
         )
 
-    def find_distributions(self, context: Any = None) -> Iterator[importlib.metadata.Distribution]:
+    def find_distributions(self, context: Any = None) -> Iterator[Distribution]:
         """The distributions that `importlib.metadata` is to find before those that are installed."""
         if context is not None and context.name in _ROOTS:
-            yield _Distribution(context.name)
+            from tinyxla.jax.distributions import JaxDistribution  # here, since few programs ask for versions
+
+            yield JaxDistribution(context.name, JAX_VERSION, _INTERFACE)
 
 
 class _InterfaceLoader(SourceFileLoader):
@@ -141,17 +145,6 @@ class _ProbabilityDistributionLoader(Loader):
         for name in ("__name__", "__loader__", "__package__", "__spec__"):
             if name not in self.own:
                 vars(module).pop(name, None)
-
-
-class _Distribution(importlib.metadata.Distribution):
-    def __init__(self, name: str) -> None:
-        self._text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {JAX_VERSION}\n"
-
-    def read_text(self, filename: str) -> str | None:
-        return self._text if filename == "METADATA" else None
-
-    def locate_file(self, path: Any) -> Any:
-        return _INTERFACE / path
 
 
 def twin_name(fullname: str) -> str | None:

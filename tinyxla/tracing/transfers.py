@@ -6,7 +6,6 @@ ask for it. A function that is traced copies nothing: constants in it are part o
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Iterable
 from types import FrameType
@@ -110,6 +109,8 @@ def _guard(kind: str, what: str, happens: str, is_explicit: bool) -> None:
     if is_explicit and not value.endswith("_explicit"):
         return
     if value.startswith("log"):
+        import logging  # here, since most programs log nothing
+
         logging.getLogger("tinyxla").warning("%s %s (%s=%r).", what, happens, option, value)
     elif value.startswith("disallow"):
         raise TransferGuardError(

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import hashlib
-import mmap
 import os
 import sys
-import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -100,6 +97,8 @@ class Part:
         self.steps = steps
         self.participants = participants
         self.communicators = communicators
+        import hashlib  # here and below, since few programs are of several processes
+
         text = "\n".join((name, *(step.text for step in steps)))
         self.fingerprint = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 2
         self.comparison: Comparison | None = None
@@ -337,6 +336,9 @@ def _give_way() -> None:
 def shared_words(communicator: Communicator) -> memoryview | None:
     """Memory that the members of a communicator share, as words that are 0: of a file that has a name only until all
     have opened it. None if they cannot share a file; all members get the same answer."""
+    import mmap
+    import tempfile
+
     members = communicator.opened
     size = 2 * -(-8 * len(communicator.members) // _LINE) * _LINE
     name, words = "", None
