@@ -474,13 +474,13 @@ def test_list_is_no_index_where_that_is_refused() -> None:
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_known_indices_outside_are_clamped_where_that_is_asked_for(compiled: bool) -> None:
+def test_known_indices_are_as_traced_ones_where_that_is_asked_for(compiled: bool) -> None:
     x = jnp.arange(6).reshape(2, 3)
     indices = [5, -7, (0, 9), (5, slice(1, None)), np.array([0, 7]), (..., 4), np.uint8(200)]
     expected = [[3, 4, 5], [0, 1, 2], 2, [4, 5], [[0, 1, 2], [3, 4, 5]], [2, 5], [3, 4, 5]]
     for index, wanted in zip(indices, expected, strict=True):
         read = tx.jit(lambda x, i=index: x[i]) if compiled else lambda x, i=index: x[i]
-        with setting("out_of_bounds_reads", "clamp"):
+        with setting("out_of_bounds_indices", "trace"):
             np.testing.assert_array_equal(read(x), wanted)
         with pytest.raises(OutOfBoundsError):
             read(x)
@@ -488,12 +488,13 @@ def test_known_indices_outside_are_clamped_where_that_is_asked_for(compiled: boo
 
 def test_known_arrays_of_indices_are_clamped_where_that_is_asked_for() -> None:
     x = jnp.arange(6.0).reshape(2, 3)
-    with setting("out_of_bounds_arrays", "clamp"):
+    with setting("out_of_bounds_indices", "clamp"):
         np.testing.assert_array_equal(x[np.array([0, 7])], [[0, 1, 2], [3, 4, 5]])
         np.testing.assert_array_equal(x[:, jnp.array([-9, -1])], [[0, 2], [3, 5]])
         np.testing.assert_array_equal(jnp.take(x, np.array([-2, 2]), axis=0), [[0, 1, 2], [np.nan] * 3])
         np.testing.assert_array_equal(x[7, -9], 3)
         np.testing.assert_array_equal(tx.grad(lambda x: x[7, 1:].sum())(x), [[0, 0, 0], [0, 1, 1]])
+        np.testing.assert_array_equal(x.at[np.array([0, 7])].set(0), x.at[0].set(0))
         with pytest.raises(OutOfBoundsError, match="index 7 is out of range"):
             x[:, :0][0, 7]
     with pytest.raises(OutOfBoundsError, match="index 7 is out of range"):
@@ -519,7 +520,7 @@ def test_reads_outside_have_no_gradient_where_that_is_asked_for(mode: str | None
 
         gradient = np.zeros_like(m)
         np.add.at(gradient, at, 2 * m[at] * counts)
-        with setting("out_of_bounds_arrays", "clamp"):
+        with setting("out_of_bounds_indices", "clamp"):
             called = read if known else tx.jit(read)
             f = functools.partial(lambda called, x: called(x, given), called)
             np.testing.assert_array_equal(f(jnp.asarray(m)), m[at])
@@ -546,7 +547,7 @@ def test_gather_without_a_mode_has_no_gradient_outside_where_that_is_asked_for(m
     def read(x: Any) -> Any:
         return tx.lax.gather(x, starts, numbers, (1,), mode=mode)
 
-    with setting("out_of_bounds_arrays", "clamp"):
+    with setting("out_of_bounds_indices", "clamp"):
         x = np.float32([1, 2, 3])
         np.testing.assert_array_equal(read(x), x[np.clip(starts[:, 0], 0, 2)])
         np.testing.assert_array_equal(tx.grad(lambda x: tx.jit(read)(x).sum())(x), gradient)

@@ -261,8 +261,7 @@ def install() -> None:
         )
     set_attributes()
     config.update("explicit_x64_dtypes", "warn")  # as in JAX
-    config.update("out_of_bounds_updates", "drop")
-    config.update("out_of_bounds_arrays", "clamp")
+    config.update("out_of_bounds_indices", "clamp")
     config.update("list_indices", "refuse")
     config.update("reshape_operands", "defer")
     config.update("searchsorted_dtype", "int32")

@@ -465,7 +465,7 @@ def gather(
         slice_sizes=sizes,
         indices_are_sorted=bool(indices_are_sorted),
         drops_gradients=kind is GatherScatterMode.PROMISE_IN_BOUNDS
-        or (mode is None and config.out_of_bounds_arrays == "clamp"),
+        or (mode is None and config.out_of_bounds_indices == "clamp"),
     )
     if kind is not GatherScatterMode.FILL_OR_DROP:
         return result

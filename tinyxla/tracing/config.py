@@ -32,9 +32,7 @@ _CHOICES = {
     "array_protocol_operands": ("convert", "defer"),
     "numpy_dtype_promotion": ("standard", "strict"),
     "numpy_rank_promotion": ("allow", "warn", "raise"),
-    "out_of_bounds_reads": ("raise", "clamp"),
-    "out_of_bounds_arrays": ("raise", "clamp"),
-    "out_of_bounds_updates": ("raise", "drop"),
+    "out_of_bounds_indices": ("raise", "clamp", "trace"),
     "list_indices": ("allow", "refuse"),
     "reshape_operands": ("convert", "defer"),
     "searchsorted_dtype": ("index", "int32"),
@@ -50,7 +48,6 @@ _CHECKS = [
     "numpy_dtype_promotion",
     "numpy_rank_promotion",
     "disabled_passes",
-    "out_of_bounds_reads",
     "check_tracer_leaks",
     "no_execution",
     "target",
@@ -157,13 +154,10 @@ class Config(threading.local):
         enable_custom_prng: `random.PRNGKey` makes keys like `random.key`, and no arrays of words.
         threefry_partitionable: bits of Threefry of which none depends on how many are drawn; else those that were drawn
             before there was this option.
-        out_of_bounds_reads: what `x[index]` is where a known index is outside of the array: "raise" an error, or
-            "clamp" the index to the next one inside, as for one that is traced.
-        out_of_bounds_arrays: what `x[indices]` is where known indices, an integer or an array, are outside of x:
-            "raise" an error, or "clamp" them. Then arrays of indices, traced ones too, have no gradient where they are
-            outside. Without a mode, `take` fills in NaN for what is clamped here.
-        out_of_bounds_updates: what `x.at[index].set(y)` and its relatives do without a `mode` where a known index is
-            outside of the array: "raise" an error, or "drop" the update.
+        out_of_bounds_indices: what is done without a `mode` where known indices, an integer or an array, are outside of
+            the array. "raise": an error. "clamp": reads take the next index inside, where arrays of indices, traced
+            ones too, have no gradient, `take` fills in NaN, and updates are dropped. "trace": the same as is done where
+            the indices are traced.
         list_indices: whether `x[[0, 1]]` is allowed to mean `x[array([0, 1])]`, as in NumPy, or an error ("refuse").
         reshape_operands: what `numpy.reshape` gives for an array of NumPy's: "convert" takes it for an array of this
             library, and "defer" leaves it to the method of its own, so that its values are known while functions are
@@ -223,9 +217,7 @@ class Config(threading.local):
     legacy_prng_key: str = "allow"
     enable_custom_prng: bool = False
     threefry_partitionable: bool = True
-    out_of_bounds_reads: str = "raise"
-    out_of_bounds_arrays: str = "raise"
-    out_of_bounds_updates: str = "raise"
+    out_of_bounds_indices: str = "raise"
     list_indices: str = "allow"
     reshape_operands: str = "convert"
     searchsorted_dtype: str = "index"

@@ -86,7 +86,7 @@ def checkify(f: Callable[..., Any], errors: Iterable[ErrorCategory] = user_check
             return _checked(f, args, kwargs, kinds, (Array, np.ndarray))
         except OutOfBoundsError:
             # an index that is known raises while it is traced; as one that is not it is checked instead
-            with setting("out_of_bounds_reads", "clamp"):
+            with setting("out_of_bounds_indices", "trace"):
                 return _checked(f, args, kwargs, kinds, (Array, np.ndarray, np.generic, int))
 
     return checked_function

@@ -266,7 +266,7 @@ def read(x: Array, index: Any, mode: str | None, fill_value: Any, wraps: bool = 
     y, entries = entries_of(x, index)
     if mode is not None:
         entries = _strays_as_arrays(y, entries)
-    clamps = mode is None and config.out_of_bounds_arrays == "clamp"
+    clamps = mode is None and config.out_of_bounds_indices == "clamp"
     if clamps:
         entries = _clamped(y, entries, eager(y))
     if any(isinstance(e, Picked) for e in entries):
@@ -519,7 +519,7 @@ class Update:
             update = partial(self._update, name, combine, computation, values, options)
             return placed_result(f"{what}: out_sharding", update, where)
         mode = check_mode(what, options.get("mode"))
-        if mode is None and config.out_of_bounds_updates == "drop":
+        if mode is None and config.out_of_bounds_indices == "clamp":
             mode = "drop"
         unknown = set(options) - {"mode", "indices_are_sorted", "unique_indices", "wrap_negative_indices", "fill_value"}
         if unknown:

@@ -65,9 +65,9 @@ def _entry(value: Any) -> Sequence[Entry | MaskAxis | bool]:
         return [bool(value)]
     if isinstance(value, slice):
         return [_static_slice(value)]
-    clamps = config.out_of_bounds_reads == "clamp"
+    as_traced = config.out_of_bounds_indices == "trace"
     if isinstance(value, (int, np.integer)):
-        return [Picked(as_array(value), False)] if clamps else [int(value)]
+        return [Picked(as_array(value), False)] if as_traced else [int(value)]
     if isinstance(value, (str, bytes)):
         raise IndexTypeError(f"indexing: {value!r} is no index; indices are integers, slices and arrays.")
     if isinstance(value, (list, tuple)):
@@ -88,7 +88,7 @@ def _entry(value: Any) -> Sequence[Entry | MaskAxis | bool]:
             f"indexing: indices are integers or booleans, but got an array of {value.dtype.name}; convert it with "
             "astype(int)."
         )
-    if clamps:
+    if as_traced:
         return [Picked(as_array(value), False)]
     if isinstance(value, np.ndarray):
         return [Picked(value, True)]

@@ -110,7 +110,7 @@ def take(
 
 def _strays(places: ConcreteArray, size: int) -> bool:
     """Whether known places are outside of an axis where that is no error."""
-    if config.out_of_bounds_arrays != "clamp" or not places.size:
+    if config.out_of_bounds_indices != "clamp" or not places.size:
         return False
     values = places.buffer()
     return not (-size <= int(values.min()) and int(values.max()) < size)
@@ -251,7 +251,7 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
         repeated = read(values, np.arange(count) % values.size, None, None)
         if mode == "clip":
             places = arith.maximum(places, 0)
-        if mode is None and config.out_of_bounds_updates == "drop":  # negative indices count from the end
+        if mode is None and config.out_of_bounds_indices == "clamp":  # negative indices count from the end
             mode, places = "clip", arith.maximum(places.astype(int), -x.size)
         flat = Update(flat, movement.reshape_to(places, (count,))).set(repeated, mode=mode)
     return movement.reshape_to(flat, x.shape)
