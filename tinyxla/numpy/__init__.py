@@ -295,6 +295,19 @@ from tinyxla.numpy.manipulation import (
     transpose as transpose,
 )
 from tinyxla.numpy.namespace_info import NamespaceInfo as _NamespaceInfo
+from tinyxla.numpy.nan_reductions import (
+    nanargmax as nanargmax,
+    nanargmin as nanargmin,
+    nancumprod as nancumprod,
+    nancumsum as nancumsum,
+    nanmax as nanmax,
+    nanmean as nanmean,
+    nanmin as nanmin,
+    nanprod as nanprod,
+    nanstd as nanstd,
+    nansum as nansum,
+    nanvar as nanvar,
+)
 from tinyxla.numpy.padding import pad as pad
 from tinyxla.numpy.polynomials import (
     poly as poly,
@@ -328,17 +341,6 @@ from tinyxla.numpy.reductions import (
     max as max,
     mean as mean,
     min as min,
-    nanargmax as nanargmax,
-    nanargmin as nanargmin,
-    nancumprod as nancumprod,
-    nancumsum as nancumsum,
-    nanmax as nanmax,
-    nanmean as nanmean,
-    nanmin as nanmin,
-    nanprod as nanprod,
-    nanstd as nanstd,
-    nansum as nansum,
-    nanvar as nanvar,
     prod as prod,
     ptp as ptp,
     std as std,
