@@ -13,7 +13,7 @@ from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.nn.normalization import logsumexp
 from tinyxla.numpy.arguments import ArrayLike, inexact_array, promoted, refuse_complex, shape_of
 from tinyxla.numpy.linalg import triangular
-from tinyxla.scipy.special import ndtr
+from tinyxla.scipy.normal_special import ndtr
 from tinyxla.shapes import Shape
 from tinyxla.tracing.array import Array
 from tinyxla.tree_util import register_pytree_node_class
