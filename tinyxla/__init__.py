@@ -66,7 +66,10 @@ from tinyxla.api.context_managers import (
     transfer_guard_device_to_host as transfer_guard_device_to_host,
     transfer_guard_host_to_device as transfer_guard_host_to_device,
 )
-from tinyxla.api.devices import (
+from tinyxla.api.fwd_and_bwd import fwd_and_bwd as fwd_and_bwd
+from tinyxla.api.jit import clear_caches as clear_caches, jit as jit
+from tinyxla.api.linearize import linear_transpose as linear_transpose, linearize as linearize
+from tinyxla.api.sharding.devices import (
     block_until_ready as block_until_ready,
     copy_to_host_async as copy_to_host_async,
     default_backend as default_backend,
@@ -83,12 +86,9 @@ from tinyxla.api.devices import (
     process_index as process_index,
     process_indices as process_indices,
 )
-from tinyxla.api.fwd_and_bwd import fwd_and_bwd as fwd_and_bwd
-from tinyxla.api.jit import clear_caches as clear_caches, jit as jit
-from tinyxla.api.linearize import linear_transpose as linear_transpose, linearize as linearize
-from tinyxla.api.pmap import pmap as pmap
-from tinyxla.api.shard_map import shard_map as shard_map, smap as smap
-from tinyxla.api.sharded_arrays import (
+from tinyxla.api.sharding.pmap import pmap as pmap
+from tinyxla.api.sharding.shard_map import shard_map as shard_map, smap as smap
+from tinyxla.api.sharding.sharded_arrays import (
     make_array_from_callback as make_array_from_callback,
     make_array_from_process_local_data as make_array_from_process_local_data,
     make_array_from_single_device_arrays as make_array_from_single_device_arrays,

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.api.callbacks import look
-from tinyxla.api.sharding_pictures import (
+from tinyxla.api.sharding.pictures import (
     inspect_array_sharding as inspect_array_sharding,
     visualize_array_sharding as visualize_array_sharding,
     visualize_sharding as visualize_sharding,

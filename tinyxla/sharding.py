@@ -1,7 +1,7 @@
 """Meshes of devices, and shardings: which part of an array is on which device."""
 
-from tinyxla.api.axis_types import auto_axes as auto_axes, explicit_axes as explicit_axes
-from tinyxla.api.sharded_arrays import reshard as reshard
+from tinyxla.api.sharding.axis_types import auto_axes as auto_axes, explicit_axes as explicit_axes
+from tinyxla.api.sharding.sharded_arrays import reshard as reshard
 from tinyxla.tracing.axis_types import axis_types
 from tinyxla.tracing.meshes import (
     AbstractMesh as AbstractMesh,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.api.sharded_arrays import make_array_from_process_local_data, reshard
+from tinyxla.api.sharding.sharded_arrays import make_array_from_process_local_data, reshard
 from tinyxla.errors import ArgumentError
 from tinyxla.partitioning.placement import with_subtrees
 from tinyxla.runtime import mpi

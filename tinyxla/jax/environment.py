@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinyxla.api.devices import print_environment_info as own_info
+from tinyxla.api.sharding.devices import print_environment_info as own_info
 from tinyxla.jax.finder import JAX_VERSION
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
-from tinyxla.api.devices import default_device
+from tinyxla.api.sharding.devices import default_device
 from tinyxla.jax.devices import backend
 from tinyxla.jax.flags import FALSE, TRUE
 from tinyxla.tracing.config import NoEffect, config, option_names, setting, warn_unless_satisfied

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.api.eager_replay import replayed
-from tinyxla.numpy.arguments import ArrayLike, Axis, array_of, canonical_axes, like, refuse_out
+from tinyxla.numpy.arguments import ArrayLike, Axis, array_of, canonical_axes, cast, like, refuse_out
 from tinyxla.numpy.elementwise import arithmetic as arith
 from tinyxla.numpy.elementwise.transcendental import sqrt
 from tinyxla.numpy.operations import ops, reduction

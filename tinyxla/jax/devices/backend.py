@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from tinyxla.api.devices import devices
+from tinyxla.api.sharding.devices import devices
 from tinyxla.util.version import VERSION
 
 started: dict[str, SimpleNamespace] = {}

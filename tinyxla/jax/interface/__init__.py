@@ -1,6 +1,10 @@
 """`jax`: the names of tinyxla, and those that only JAX's interface has."""
 
-from tinyxla.api.devices import process_count as host_count, process_index as host_id, process_indices as host_ids
+from tinyxla.api.sharding.devices import (
+    process_count as host_count,
+    process_index as host_id,
+    process_indices as host_ids,
+)
 from tinyxla.jax.environment import print_environment_info as print_environment_info
 from tinyxla.jax.finder import JAX_VERSION
 from tinyxla.jax.host_calls.callbacks import pure_callback as pure_callback

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from tinyxla.api.devices import live_arrays
+from tinyxla.api.sharding.devices import live_arrays
 
 
 def _varint(n: int) -> bytes:

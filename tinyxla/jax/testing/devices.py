@@ -11,7 +11,7 @@ import unittest
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tinyxla.api.devices import devices
+from tinyxla.api.sharding.devices import devices
 from tinyxla.errors import ArgumentError
 from tinyxla.jax.flags import Flag, bool_env, read
 from tinyxla.jax.testing.threads import is_running_under_pytest

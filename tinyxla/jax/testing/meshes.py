@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.api.devices import devices, local_devices
+from tinyxla.api.sharding.devices import devices, local_devices
 from tinyxla.sharding import set_mesh
 from tinyxla.tracing.meshes import AxisType, Mesh, make_mesh
 

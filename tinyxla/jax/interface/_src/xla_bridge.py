@@ -1,6 +1,6 @@
 """`jax._src.xla_bridge`."""
 
-from tinyxla.api.devices import (
+from tinyxla.api.sharding.devices import (
     default_backend as default_backend,
     device_count as device_count,
     devices as devices,

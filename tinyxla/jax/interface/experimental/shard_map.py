@@ -1,6 +1,6 @@
 """`jax.experimental.shard_map`."""
 
-from tinyxla.api.shard_map import shard_map as _shard_map
+from tinyxla.api.sharding.shard_map import shard_map as _shard_map
 
 
 def shard_map(f, mesh, in_specs, out_specs, check_rep=True, auto=frozenset()):

@@ -1,7 +1,7 @@
 """`jax.extend.backend`: there is one, the CPU."""
 
 from tinyxla import clear_caches as clear_backends
-from tinyxla.api.devices import devices
+from tinyxla.api.sharding.devices import devices
 from tinyxla.jax.devices.backend import backends, get_backend
 from tinyxla.jax.finder import JAX_VERSION as backend_xla_version
 

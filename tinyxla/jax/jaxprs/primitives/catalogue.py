@@ -16,7 +16,7 @@ import numpy as np
 from tinyxla import lax
 from tinyxla.ad_checkpoint import checkpoint, checkpoint_name
 from tinyxla.api.functions import trace_tree
-from tinyxla.api.shard_map import shard_map
+from tinyxla.api.sharding.shard_map import shard_map
 from tinyxla.jax.jaxprs.jaxpr import ClosedJaxpr, Jaxpr, jaxpr_as_fun
 from tinyxla.jax.jaxprs.primitives.program_primitives import Primitive
 from tinyxla.jax.jaxprs.traces.current_trace import ProgramTrace

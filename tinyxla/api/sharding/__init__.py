@@ -1,0 +1,1 @@
+"""Functions and arrays over many devices."""
