@@ -54,6 +54,7 @@ from tinyxla.text.stablehlo_dynamic import (
     RNG_ALGORITHMS,
     has_symbolic_attributes,
     has_symbolic_result,
+    integers,
 )
 from tinyxla.text.stablehlo_sizes import I32, Sizes
 from tinyxla.text.stablehlo_transfers import TRANSFER_RULES
@@ -251,11 +252,6 @@ class Body:
 # --- attributes -------------------------------------------------------------------------------------------------------
 
 
-def _array(values: Sequence[int]) -> DenseAttr:
-    found = np.array(values, np.int64).reshape(-1)
-    return DenseAttr(found, TensorType((found.size,), "i64"), is_array=True)
-
-
 def _matrix(rows: Sequence[Sequence[int]], width: int) -> DenseAttr:
     found = np.array(rows, np.int64).reshape(len(rows), width)
     return DenseAttr(found, TensorType(found.shape, "i64"))
@@ -341,9 +337,9 @@ def _convolution(body: Body, x: Instruction, operands: list[Value]) -> list[Valu
     lhs, rhs, out = a.dim_labels
     text = f"<{_labels(lhs, 'bf')}x{_labels(rhs, 'oi')}->{_labels(out, 'bf')}>"
     attributes: Attributes = {
-        "window_strides": _array([w.stride for w in a.window]),
-        "lhs_dilation": _array([w.base_dilation for w in a.window]),
-        "rhs_dilation": _array([w.window_dilation for w in a.window]),
+        "window_strides": integers([w.stride for w in a.window]),
+        "lhs_dilation": integers([w.base_dilation for w in a.window]),
+        "rhs_dilation": integers([w.window_dilation for w in a.window]),
         "window_reversal": _flags([w.window_reversal for w in a.window]),
         "dimension_numbers": DialectAttr("stablehlo.conv", {"text": StringAttr(text.encode())}),
         "feature_group_count": IntegerAttr(a.feature_group_count),
@@ -358,8 +354,8 @@ def _convolution(body: Body, x: Instruction, operands: list[Value]) -> list[Valu
 
 def _window(window: Sequence[Any]) -> Attributes:
     return {
-        "window_dimensions": _array([w.size for w in window]),
-        "window_strides": _array([w.stride for w in window]),
+        "window_dimensions": integers([w.size for w in window]),
+        "window_strides": integers([w.stride for w in window]),
         "padding": _matrix([(w.padding_low, w.padding_high) for w in window], 2),
     }
 
@@ -370,8 +366,8 @@ def _reduce_window(body: Body, x: Instruction, operands: list[Value]) -> list[Va
         raise ArgumentError("StableHLO: a reduce-window with a reversed window has no form there.")
     attributes = {
         **_window(a.window),
-        "base_dilations": _array([w.base_dilation for w in a.window]),
-        "window_dilations": _array([w.window_dilation for w in a.window]),
+        "base_dilations": integers([w.base_dilation for w in a.window]),
+        "window_dilations": integers([w.window_dilation for w in a.window]),
     }
     return body.of(x, "stablehlo.reduce_window", operands, attributes, body.region(a.to_apply))
 
@@ -384,12 +380,12 @@ def _select_and_scatter(body: Body, x: Instruction, operands: list[Value]) -> li
 
 def _reduce(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
     a = x.attributes
-    return body.of(x, "stablehlo.reduce", operands, {"dimensions": _array(a.dimensions)}, body.region(a.to_apply))
+    return body.of(x, "stablehlo.reduce", operands, {"dimensions": integers(a.dimensions)}, body.region(a.to_apply))
 
 
 def _map(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
     a = x.attributes
-    return body.of(x, "stablehlo.map", operands, {"dimensions": _array(a.dimensions)}, body.region(a.to_apply))
+    return body.of(x, "stablehlo.map", operands, {"dimensions": integers(a.dimensions)}, body.region(a.to_apply))
 
 
 def _sort(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
@@ -418,7 +414,7 @@ def _gather(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
     }
     if has_symbolic(a.slice_sizes):
         return body.of(x, "stablehlo.dynamic_gather", [*operands, body.sizes.vector(a.slice_sizes)], attributes)
-    return body.of(x, "stablehlo.gather", operands, {**attributes, "slice_sizes": _array(a.slice_sizes)})
+    return body.of(x, "stablehlo.gather", operands, {**attributes, "slice_sizes": integers(a.slice_sizes)})
 
 
 def _scatter(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
@@ -443,9 +439,9 @@ def _scatter(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
 def _pad(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
     low, high, interior = zip(*x.attributes.padding_config, strict=True) if x.attributes.padding_config else ((),) * 3
     attributes: Attributes = {
-        "edge_padding_low": _array(low),
-        "edge_padding_high": _array(high),
-        "interior_padding": _array(interior),
+        "edge_padding_low": integers(low),
+        "edge_padding_high": integers(high),
+        "interior_padding": integers(interior),
     }
     return body.of(x, "stablehlo.pad", operands, attributes)
 
@@ -616,9 +612,9 @@ def _all_to_all(body: Body, x: Instruction, operands: list[Value]) -> list[Value
     results: list[Value] = []
     for k in range(count):
         bounds = {
-            "start_indices": _array((k, *(0 for _ in shape.dimensions))),
-            "limit_indices": _array((k + 1, *shape.dimensions)),
-            "strides": _array((1,) * (shape.rank + 1)),
+            "start_indices": integers((k, *(0 for _ in shape.dimensions))),
+            "limit_indices": integers((k + 1, *shape.dimensions)),
+            "strides": integers((1,) * (shape.rank + 1)),
         }
         row = body.emit("stablehlo.slice", [exchanged], [one], {**bounds})
         results += body.emit("stablehlo.reshape", row, [type_of(shape)], {})
@@ -665,22 +661,22 @@ _RULES: dict[str, Rule] = {
         },
     ),
     "iota": _with("stablehlo.iota", lambda x, a: {"iota_dimension": IntegerAttr(a.iota_dimension)}),
-    "broadcast": _with("stablehlo.broadcast_in_dim", lambda x, a: {"broadcast_dimensions": _array(a.dimensions)}),
-    "transpose": _with("stablehlo.transpose", lambda x, a: {"permutation": _array(a.permutation)}),
-    "reverse": _with("stablehlo.reverse", lambda x, a: {"dimensions": _array(a.dimensions)}),
+    "broadcast": _with("stablehlo.broadcast_in_dim", lambda x, a: {"broadcast_dimensions": integers(a.dimensions)}),
+    "transpose": _with("stablehlo.transpose", lambda x, a: {"permutation": integers(a.permutation)}),
+    "reverse": _with("stablehlo.reverse", lambda x, a: {"dimensions": integers(a.dimensions)}),
     "slice": _with(
         "stablehlo.slice",
         lambda x, a: {
-            "start_indices": _array(a.start_indices),
-            "limit_indices": _array(a.limit_indices),
-            "strides": _array(a.strides),
+            "start_indices": integers(a.start_indices),
+            "limit_indices": integers(a.limit_indices),
+            "strides": integers(a.strides),
         },
     ),
-    "dynamic-slice": _with("stablehlo.dynamic_slice", lambda x, a: {"slice_sizes": _array(a.dynamic_slice_sizes)}),
+    "dynamic-slice": _with("stablehlo.dynamic_slice", lambda x, a: {"slice_sizes": integers(a.dynamic_slice_sizes)}),
     "concatenate": _with("stablehlo.concatenate", lambda x, a: {"dimension": IntegerAttr(a.dimension)}),
     "fft": _with(
         "stablehlo.fft",
-        lambda x, a: {"fft_type": enumeration("fft_type", a.fft_type), "fft_length": _array(a.fft_length)},
+        lambda x, a: {"fft_type": enumeration("fft_type", a.fft_type), "fft_length": integers(a.fft_length)},
     ),
     "cholesky": _with("stablehlo.cholesky", lambda x, a: {"lower": IntegerAttr(int(a.lower), "i1")}),
     "pad": _pad,

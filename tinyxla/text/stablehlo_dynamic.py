@@ -56,14 +56,15 @@ def has_symbolic_result(x: Instruction) -> bool:
     return _has_symbolic(x.shape)
 
 
-def _array(values: Sequence[int]) -> DenseAttr:
+def integers(values: Sequence[int]) -> DenseAttr:
+    """An attribute of 64-bit integers."""
     found = np.array(values, np.int64).reshape(-1)
     return DenseAttr(found, TensorType((found.size,), "i64"), is_array=True)
 
 
 def _broadcast(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
     sizes = body.sizes.vector(x.array_shape.dimensions)
-    attributes: Attributes = {"broadcast_dimensions": _array(x.attributes.dimensions)}
+    attributes: Attributes = {"broadcast_dimensions": integers(x.attributes.dimensions)}
     return body.of(x, "stablehlo.dynamic_broadcast_in_dim", [*operands, sizes], attributes)
 
 
@@ -149,7 +150,7 @@ def _memory(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
     zero = DenseAttr(np.zeros((), x.array_shape.dtype), type)
     scalar = body.emit("stablehlo.constant", [], [type], {"value": zero})
     sizes = body.sizes.vector(x.array_shape.dimensions)
-    attributes: Attributes = {"broadcast_dimensions": _array(())}
+    attributes: Attributes = {"broadcast_dimensions": integers(())}
     return body.of(x, "stablehlo.dynamic_broadcast_in_dim", [*scalar, sizes], attributes)
 
 

@@ -1194,8 +1194,7 @@ def _is_operand(value: Any) -> bool:
     if kind in _OPERANDS:
         return True
     if (
-        kind in (list, tuple)
-        or isinstance(value, (Array, np.ndarray, np.generic, int, float, complex))
+        isinstance(value, (Array, np.ndarray, np.generic, int, float, complex))
         or hasattr(value, "__jax_array__")
         or hasattr(kind, "__tinyxla_array__")
     ):

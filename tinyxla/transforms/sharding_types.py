@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -411,10 +411,7 @@ def _types_of_parts(x: Instruction, flat: Sequence[Spec], sizes: Sizes) -> list[
 def _sums_of_result(x: Instruction, operands: Sequence[Spec]) -> Sums:
     """The axes of partial sums of a result: what is linear in partial sums gives such. Arrays that go with reduced ones
     are reduced, too, but for scalars and constants, which all devices have."""
-
-    def error(why: str) -> ShardingTypeError:
-        return ShardingTypeError(f"{x.op.name}: {why}, of {_shown(x, operands)}; reshard an operand.")
-
+    error = partial(_refused, x, operands, fix="reshard an operand")
     known = [sums_of(spec) for spec in operands]
     reduced = {sums.reduced for sums in known if sums.reduced}
     unreduced = {sums.unreduced for sums in known if sums.unreduced}
@@ -453,6 +450,11 @@ def _expanded(op: Op, shapes: tuple[AnyShape, ...], attributes: tuple[tuple[str,
     return trace(lambda *x: results(expand(*x, **dict(attributes))), shapes, op.name)[0]
 
 
+def _refused(x: Instruction, operands: Sequence[Spec], why: str, fix: str = _FIX) -> ShardingTypeError:
+    """The error of an operation, for operands of these types."""
+    return ShardingTypeError(f"{x.op.name}: {why}, of {_shown(x, operands)}; {fix}.")
+
+
 def _shown(x: Instruction, operands: Sequence[Spec]) -> str:
     """Operands as types are printed."""
     shapes = [shape for o in x.operands for shape in leaf_shapes(o.shape)]
@@ -487,10 +489,7 @@ _LOOKING_UP = ("gather", "scatter")
 
 def _by_factors(x: Instruction, factors: Factors, operands: Sequence[Spec], sizes: Sizes) -> list[Spec]:
     """Dimensions of one factor are split alike."""
-
-    def error(why: str) -> ShardingTypeError:
-        return ShardingTypeError(f"{x.op.name}: {why}, of {_shown(x, operands)}; {_FIX}.")
-
+    error = partial(_refused, x, operands)
     axes: dict[int, tuple[Any, ...]] = {}
     contracted = {factor for factor, _ in factors.reductions}
     for spec, dimensions in zip(operands, factors.operands, strict=True):
@@ -582,10 +581,7 @@ def _shard_map(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> list[S
 
 def _dynamic_slice(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> list[Spec]:
     """That of the operand, also of dimensions of which there is a part, if it has equal ones."""
-
-    def error(why: str) -> ShardingTypeError:
-        return ShardingTypeError(f"{x.op.name}: {why}, of {_shown(x, operands)}; {_FIX}.")
-
+    error = partial(_refused, x, operands)
     _check_result(x.array_shape, operands[0], sizes, error)
     return [operands[0]]
 
@@ -599,10 +595,7 @@ def _is_repeated(x: Instruction) -> bool:
 
 def _collective(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> list[Spec]:
     """What devices tell each other along a manual axis is split along others as it was."""
-
-    def error(why: str) -> ShardingTypeError:
-        return ShardingTypeError(f"{x.op.name}: {why}, of {_shown(x, operands)}; {_FIX}.")
-
+    error = partial(_refused, x, operands)
     for shape, spec in zip(leaf_shapes(x.shape), operands, strict=True):
         _check_result(shape, spec, sizes, error)
     return list(operands)

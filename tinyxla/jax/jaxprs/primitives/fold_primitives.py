@@ -11,7 +11,7 @@ from tinyxla.hlo import Computation
 from tinyxla.jax.jaxprs.jaxpr import ClosedJaxpr, jaxpr_as_fun
 from tinyxla.jax.jaxprs.primitives.catalogue import LaxPrimitive, primitives
 from tinyxla.ops import movement, windows
-from tinyxla.ops.reduction import scalar_computation
+from tinyxla.ops.reduction import halves, scalar_computation
 from tinyxla.shapes import Shape
 from tinyxla.shapes.window import WindowDimension
 from tinyxla.tracing.promotion import as_array
@@ -27,17 +27,12 @@ def _combination(jaxpr: ClosedJaxpr, consts: Sequence[Any] = ()) -> Callable[...
     return lambda a, b: function(*consts, *a, *b)
 
 
-def _halves(args: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    count = len(args) // 2
-    return list(args[:count]), list(args[count:])
-
-
 def _reduce(*args: Any, jaxpr: ClosedJaxpr, dimensions: Ints, **ignored: Any) -> list[Any]:
-    return list(lax.reduce(*_halves(args), _combination(jaxpr), tuple(dimensions)))
+    return list(lax.reduce(*halves(args), _combination(jaxpr), tuple(dimensions)))
 
 
 def _reduce_window(*args: Any, jaxpr: ClosedJaxpr, consts: Sequence[Any] = (), **window: Any) -> list[Any]:
-    return list(lax.reduce_window(*_halves(args), _combination(jaxpr, consts), **window))
+    return list(lax.reduce_window(*halves(args), _combination(jaxpr, consts), **window))
 
 
 def _window(sizes: Ints, strides: Ints, padding: Sequence[tuple[int, int]]) -> tuple[WindowDimension, ...]:
