@@ -303,7 +303,8 @@ def conv_transpose(
         padding: `"SAME"` or `"VALID"` of the convolution whose transpose this is, or (low, high) of this one.
         rhs_dilation: distances between elements of the kernel.
         dimension_numbers: which dimension is which; None has features last: `("NHWC", "HWIO", "NHWC")`.
-        transpose_kernel: turn the kernel around and exchange its features, as in the gradient of a convolution.
+        transpose_kernel: reverse the kernel's spatial dimensions and exchange its features, as in the gradient of a
+            convolution.
         precision: kept in the graph.
         preferred_element_type: the type to sum in, and of the result.
         use_consistent_padding: numbers, too, are the padding of the convolution whose transpose this is.

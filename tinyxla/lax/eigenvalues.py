@@ -155,8 +155,8 @@ def _perturbed(values: Any, vectors: Any, change: Any) -> tuple[Any, Any]:
     index = tnp.argmax(tnp.abs(vectors), -2, keepdims=True)
     largest = tnp.take_along_axis(vectors, index, -2)
     along = tnp.real(tnp.sum(tnp.conj(vectors) * moved, -2, keepdims=True))
-    turned = tnp.imag(tnp.take_along_axis(moved, index, -2)) / tnp.real(largest)
-    correction = tnp.asarray(along, values.dtype) + tnp.asarray(turned, values.dtype) * _imaginary(values.dtype)
+    rotation = tnp.imag(tnp.take_along_axis(moved, index, -2)) / tnp.real(largest)
+    correction = tnp.asarray(along, values.dtype) + tnp.asarray(rotation, values.dtype) * _imaginary(values.dtype)
     return tnp.diagonal(inside, 0, -2, -1), moved - vectors * correction
 
 

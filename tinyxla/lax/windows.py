@@ -165,8 +165,8 @@ def _monoid(op: str) -> Callable[[Any, int, bool], Any]:
 
 def _logsumexp(x: Any, axis: int, reverse: bool) -> Any:
     if reverse:  # beginnings are folded in one go by any computation
-        turned = _logsumexp(movement.reverse(x, dimensions=(axis,)), axis, False)
-        return movement.reverse(turned, dimensions=(axis,))
+        forward = _logsumexp(movement.reverse(x, dimensions=(axis,)), axis, False)
+        return movement.reverse(forward, dimensions=(axis,))
     _, (start,), to_apply, _ = fold_operands("lax.cumlogsumexp", x, -np.inf, tnp.logaddexp)
     return windows.cumulative(x, axis, to_apply, start, reverse)
 

@@ -453,7 +453,7 @@ def correlate(
     """
     (x, y), (_, weak) = promoted("correlate", array_of(a, "correlate"), array_of(v, "correlate"), to_inexact=True)
     y = arith.conjugate(y)
-    if x.ndim == y.ndim == 1 and x.shape[0] < y.shape[0]:  # the longer one is slid over, and the result turned
+    if x.ndim == y.ndim == 1 and x.shape[0] < y.shape[0]:  # the longer one is slid over, and the result reversed
         found = flip(_correlated("correlate", y, x, mode, preferred_element_type))
     else:
         found = _correlated("correlate", x, y, mode, preferred_element_type)

@@ -877,8 +877,8 @@ def geomspace(
     (first, last), (found, _) = promoted("geomspace", start, stop, to_inexact=True)
     first, last = broadcasted("geomspace", (first, last))
     sign = arith.sign(first)
-    turned = arith.conjugate(sign)  # which divides by the sign, also a complex one
-    logs = linspace(log(arith.multiply(first, turned)), log(arith.multiply(last, turned)), num, endpoint, axis=axis)
+    back = arith.conjugate(sign)  # which divides by the sign, also a complex one
+    logs = linspace(log(arith.multiply(first, back)), log(arith.multiply(last, back)), num, endpoint, axis=axis)
     at = canonical_axis(axis, logs.ndim, "geomspace")
     sign = movement.reshape_to(sign, (*sign.shape[:at], 1, *sign.shape[at:]))
     return cast(arith.multiply(exp(logs), sign), found if dtype is None else python_dtype(dtype), False)

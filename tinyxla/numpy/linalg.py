@@ -867,8 +867,8 @@ def _adjugate(x: Any) -> Any:
     u, s, vh = factorizations.svd(x, full_matrices=False)
     others = prod(where(eye(x.shape[-1], dtype=bool), 1, expand_dims(s, -2)), -1)
     right = arith.multiply(linear_algebra.adjoint(vh), expand_dims(cast(others, x.dtype), -2))
-    turned = arith.multiply(_determinant(u), _determinant(vh))[..., None, None]
-    return arith.multiply(turned, contractions.matmul(right, linear_algebra.adjoint(u)))
+    phase = arith.multiply(_determinant(u), _determinant(vh))[..., None, None]
+    return arith.multiply(phase, contractions.matmul(right, linear_algebra.adjoint(u)))
 
 
 def _expanded(x: Any) -> Any:

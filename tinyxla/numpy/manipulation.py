@@ -93,8 +93,7 @@ def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = N
         return movement.reshape_to(x, tuple(sizes))
     choice_of("reshape", "order", order, ("C", "F", "A", "K"))
     if order == "F":
-        turned = movement.reshape_to(transpose(x), tuple(reversed(sizes)))
-        return transpose(turned)
+        return transpose(movement.reshape_to(transpose(x), tuple(reversed(sizes))))
     return movement.reshape_to(x, tuple(sizes))
 
 

@@ -366,10 +366,10 @@ def _without_leading_zeros(a: ArrayLike) -> Array:
 def _polynomial_sum(what: str, a1: ArrayLike, a2: ArrayLike) -> Array:
     (x, y), _ = promoted(what, array_of(a1, what), array_of(a2, what))
     length = max(vector_of(what, "a1", x).shape[0], vector_of(what, "a2", y).shape[0])
-    return arith.add(*(_led(v, length) for v in (x, y)))
+    return arith.add(*(_with_leading_zeros(v, length) for v in (x, y)))
 
 
-def _led(x: Any, length: int) -> Any:
+def _with_leading_zeros(x: Any, length: int) -> Any:
     return movement.pad(x, movement.full(0, x.dtype), padding_config=((length - x.shape[0], 0, 0),))
 
 

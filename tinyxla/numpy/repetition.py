@@ -52,5 +52,5 @@ def _loop(step: Callable[[Any, Any, Any], Any], value: Any, counts: Any) -> Any:
         return ops.lt(number, reduction.reduce_max(counts, tuple(range(counts.ndim))))
 
     steps, _, _ = trace(body, shapes, "apply")
-    goes_on = of_one(condition, shapes, "apply_condition")
-    return while_(*carried, *captured, condition=goes_on, body=steps)[1]
+    test = of_one(condition, shapes, "apply_condition")
+    return while_(*carried, *captured, condition=test, body=steps)[1]

@@ -178,8 +178,8 @@ def sph_harm_y(
     degree, order, polar, azimuth = broadcasted(what, [degree, order, cast(polar, *common), cast(azimuth, *common)])
     legendre = _normalized_legendre(most, tnp.minimum(degree, most), tnp.abs(order), polar)
     # Of angles beyond 0 and pi the recurrence has the sine's sign; as in SciPy, its absolute value counts.
-    is_turned = (order < 0) != (tnp.sin(polar) < 0)
-    legendre = tnp.where((order % 2 != 0) & is_turned, -legendre, legendre)
+    is_reflected = (order < 0) != (tnp.sin(polar) < 0)
+    legendre = tnp.where((order % 2 != 0) & is_reflected, -legendre, legendre)
     angle = order.astype(azimuth.dtype) * azimuth
     return lax.complex(legendre * tnp.cos(angle), legendre * tnp.sin(angle))
 

@@ -52,12 +52,12 @@ def _lines(what: str, x: Any, type: int, n: int | None, axis: int, norm: str | N
 
 def _factors(n: int, norm: str | None, dtype: Any, rank: int) -> tuple[Any, Any]:
     """The twiddle factors and the scale of each element of lines of n, which are the last of `rank` axes."""
-    turn = np.exp(-0.5j * np.pi * np.arange(n) / n)
+    twiddles = np.exp(-0.5j * np.pi * np.arange(n) / n)
     scale = np.full(n, 2.0)
     if norm == "ortho":
         scale = np.where(np.arange(n) == 0, math.sqrt(1 / n), math.sqrt(2 / n))
     line = (*[1] * (rank - 1), n)
-    return turn.reshape(line).astype(np.result_type(dtype, np.complex64)), scale.reshape(line).astype(dtype)
+    return twiddles.reshape(line).astype(np.result_type(dtype, np.complex64)), scale.reshape(line).astype(dtype)
 
 
 def dct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
@@ -83,9 +83,9 @@ def dct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str |
     Array([4., 0.], dtype=float32)
     """
     lines = _lines("scipy.fft.dct", x, type, n, axis, norm)
-    turn, scale = _factors(lines.shape[-1], norm, lines.dtype, lines.ndim)
+    twiddles, scale = _factors(lines.shape[-1], norm, lines.dtype, lines.ndim)
     found = tnp.fft.fft(tnp.concatenate([lines[..., ::2], lines[..., 1::2][..., ::-1]], -1))
-    return tnp.moveaxis((found * turn).real * scale, -1, axis)
+    return tnp.moveaxis((found * twiddles).real * scale, -1, axis)
 
 
 def idct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
@@ -111,10 +111,10 @@ def idct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str 
     """
     lines = _lines("scipy.fft.idct", x, type, n, axis, norm)
     size = lines.shape[-1]
-    turn, scale = _factors(size, norm, lines.dtype, lines.ndim)
+    twiddles, scale = _factors(size, norm, lines.dtype, lines.ndim)
     scaled = lines / scale
     behind = tnp.concatenate([tnp.zeros_like(scaled[..., :1]), scaled[..., :0:-1]], -1)
-    mixed = tnp.fft.ifft((scaled.astype(turn.dtype) - 1j * behind.astype(turn.dtype)) / turn).real
+    mixed = tnp.fft.ifft((scaled.astype(twiddles.dtype) - 1j * behind.astype(twiddles.dtype)) / twiddles).real
     order = np.empty(size, int)
     order[::2], order[1::2] = np.arange(size)[: (size + 1) // 2], np.arange(size)[(size + 1) // 2 :][::-1]
     return tnp.moveaxis(mixed[..., order], -1, axis)

@@ -158,7 +158,7 @@ def _over_square(x: Any, y: Any, wanted: Any) -> tuple[Any, Any]:
 
 def arctanh(z: Any) -> Any:
     """The real part is a quarter of log(|1 + z|^2 / |1 - z|^2) = log(1 + 4x / |1 - z|^2), the imaginary part half the
-    angle between 1 + z and 1 - z. Far out 1/z takes the place of z, by a quarter turn less."""
+    angle between 1 + z and 1 - z. Far out 1/z takes the place of z, by a right angle less."""
     x, y = ops.real(z), ops.imag(z)
     right, up = _direction(x), _direction(y)
     x, height = ops.mul(x, right), ops.mul(y, up)
@@ -172,9 +172,9 @@ def arctanh(z: Any) -> Any:
     square = ops.add(ops.mul(near, near), ops.mul(across, across))
     usual = ops.mul(like(0.25, x), ops.log1p(ops.div(ops.mul(like(4, x), x), square)))
     size = ops.select(known, like(0, x), ops.select(pole, close, usual))
-    turn = _half(ops.add(ops.atan2(y, ops.add(_one(x), x)), ops.atan2(y, near)))
-    turn = ops.select(far, ops.sub(ops.mul(like(math.pi / 2, x), up), turn), turn)
-    return ops.complex_(ops.mul(size, right), turn)
+    angle = _half(ops.add(ops.atan2(y, ops.add(_one(x), x)), ops.atan2(y, near)))
+    angle = ops.select(far, ops.sub(ops.mul(like(math.pi / 2, x), up), angle), angle)
+    return ops.complex_(ops.mul(size, right), angle)
 
 
 def arctan(z: Any) -> Any:

@@ -57,8 +57,8 @@ def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
 
     pair = _integers("gcd", x1, x2)
     shapes = [Shape.of(x) for x in pair]
-    goes_on = of_one(lambda a, b: any(arith.not_equal(b, 0)), shapes, "gcd_condition")
-    return while_(*pair, condition=goes_on, body=trace(step, shapes, "gcd")[0])[0]
+    condition = of_one(lambda a, b: any(arith.not_equal(b, 0)), shapes, "gcd_condition")
+    return while_(*pair, condition=condition, body=trace(step, shapes, "gcd")[0])[0]
 
 
 @replayed

@@ -249,9 +249,9 @@ def _complex_log_add(x: Any, y: Any, scale: float) -> Any:
     more = ops.log1p(ops.exp(ops.complex_(ops.mul(real, unit), ops.mul(imag, unit))))
     larger, angle = ops.select(first, a, c), ops.select(first, b, d)
     angle = ops.add(angle, ops.div(ops.imag(more), unit))
-    turn = like(2 * math.pi / scale, a)
-    turns = ops.ceil(ops.sub(ops.div(angle, turn), like(0.5, a)))
-    return ops.complex_(ops.add(larger, ops.div(ops.real(more), unit)), ops.sub(angle, ops.mul(turns, turn)))
+    period = like(2 * math.pi / scale, a)
+    periods = ops.ceil(ops.sub(ops.div(angle, period), like(0.5, a)))
+    return ops.complex_(ops.add(larger, ops.div(ops.real(more), unit)), ops.sub(angle, ops.mul(periods, period)))
 
 
 logaddexp = _log_add("logaddexp", math.e, "log(exp(x) + exp(y)) without overflow.")

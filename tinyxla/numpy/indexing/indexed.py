@@ -52,8 +52,8 @@ def _read_spans(x: Any, spans: Sequence[Span]) -> Any:
     strides = tuple(abs(span.step) if s else 1 for span, s in zip(spans, some, strict=True))
     is_part = any(abs(span.step) > 1 or span.size != n for span, n in zip(spans, x.shape, strict=True))
     part = movement.slice_(x, start_indices=starts, limit_indices=limits, strides=strides) if is_part else x
-    turned = tuple(d for d, span in enumerate(spans) if span.step < 0 and may_exceed(span.size, 1))
-    return movement.reverse(part, dimensions=turned) if turned else part
+    backwards = tuple(d for d, span in enumerate(spans) if span.step < 0 and may_exceed(span.size, 1))
+    return movement.reverse(part, dimensions=backwards) if backwards else part
 
 
 def _write_spans(x: Any, spans: Sequence[Span], part: Any) -> Any:
@@ -62,9 +62,9 @@ def _write_spans(x: Any, spans: Sequence[Span], part: Any) -> Any:
         return part
     if not all(span.size for span in spans):
         return x
-    turned = tuple(d for d, span in enumerate(spans) if span.step < 0 and span.size > 1)
-    if turned:
-        part = movement.reverse(part, dimensions=turned)
+    backwards = tuple(d for d, span in enumerate(spans) if span.step < 0 and span.size > 1)
+    if backwards:
+        part = movement.reverse(part, dimensions=backwards)
     if all(abs(span.step) == 1 or span.size == 1 for span in spans):
         starts = [constant(span.low, np.int32) for span in spans]
         return slices.dynamic_update_slice(x, part, *starts)
@@ -265,7 +265,7 @@ def read(x: Array, index: Any, mode: str | None, fill_value: Any, wraps: bool = 
     weak = x.weak_type
     y, entries = entries_of(x, index)
     if mode is not None:
-        entries = _strays_as_arrays(y, entries)
+        entries = _outside_as_arrays(y, entries)
     clamps = mode is None and config.out_of_bounds_indices == "clamp"
     if clamps:
         entries = _clamped(y, entries, eager(y))
@@ -294,7 +294,7 @@ def read_along(x: Any, places: Any, axis: int, mode: str, fill_value: Any) -> Ar
     return taken.with_weak_type(x.weak_type)
 
 
-def _strays_as_arrays(x: Any, entries: list[Entry]) -> list[Entry]:
+def _outside_as_arrays(x: Any, entries: list[Entry]) -> list[Entry]:
     """With integers outside their axes as arrays, for which the mode says what happens."""
     found: list[Entry] = []
     axis = 0
@@ -302,8 +302,8 @@ def _strays_as_arrays(x: Any, entries: list[Entry]) -> list[Entry]:
         if isinstance(e, New):
             found.append(e)
             continue
-        stray = isinstance(e, int) and not -x.shape[axis] <= e < x.shape[axis]
-        found.append(Picked(np.asarray(e, np.int32), True) if stray else e)
+        is_outside = isinstance(e, int) and not -x.shape[axis] <= e < x.shape[axis]
+        found.append(Picked(np.asarray(e, np.int32), True) if is_outside else e)
         axis += 1
     return found
 
@@ -533,7 +533,7 @@ class Update:
         y = cast(value, dtype)
         wide, entries = entries_of(cast(x, dtype), self._index)
         if mode is not None:
-            entries = _strays_as_arrays(wide, entries)
+            entries = _outside_as_arrays(wide, entries)
         if any(isinstance(e, Picked) for e in entries):
             layout = layout_of(wide, entries)
             y = _fitting(what, y, layout.shape)

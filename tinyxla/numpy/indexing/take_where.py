@@ -99,7 +99,7 @@ def take(
             "no indices."
         )
     if found is None and (
-        fill_value is not None or type(chosen) is not ConcreteArray or _strays(chosen, x.shape[along])
+        fill_value is not None or type(chosen) is not ConcreteArray or _has_outside(chosen, x.shape[along])
     ):
         found = "fill"
     if found == "clip":
@@ -108,7 +108,7 @@ def take(
     return x[index] if found is None else read(x, index, found, fill_value)
 
 
-def _strays(places: ConcreteArray, size: int) -> bool:
+def _has_outside(places: ConcreteArray, size: int) -> bool:
     """Whether known places are outside of an axis where that is no error."""
     if config.out_of_bounds_indices != "clamp" or not places.size:
         return False

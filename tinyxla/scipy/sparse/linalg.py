@@ -96,12 +96,12 @@ def _bicgstab(matvec: Map, b: Any, x: Any, near: Map, end: Any, limit: int) -> A
         x = x + alpha * p_near + tnp.where(done, 0, omega * s_near)
         return x, tnp.where(done, s, s - omega * t), p, v, rho, alpha, omega, k + 1
 
-    def goes_on(state: Any) -> Any:
+    def has_not_converged(state: Any) -> Any:
         size = tnp.linalg.norm(state[1])
         return (size > end) & (state[-1] < limit) & tnp.isfinite(size)
 
     one, none = tnp.ones((), r.dtype), tnp.zeros_like(r)
-    return lax.while_loop(goes_on, step, (x, r, none, none, one, one, one, 0))[0]
+    return lax.while_loop(has_not_converged, step, (x, r, none, none, one, one, one, 0))[0]
 
 
 def _gmres(restart: int) -> Callable[..., Any]:
