@@ -170,6 +170,13 @@ def test_the_pochhammer_symbol_of_no_factors_has_a_slope() -> None:
     np.testing.assert_allclose(np.asarray(slopes), scipy.special.digamma(z), 1e-5)
 
 
+@pytest.mark.parametrize("m", [0.5, 1.0, 3.0])
+def test_the_pochhammer_symbol_has_a_slope_at_zero(m: float) -> None:
+    value, slope = tx.jvp(lambda z: special.poch(z, m), (0.0,), (1.0,))
+    assert value == 0
+    np.testing.assert_allclose([slope, tx.grad(special.poch)(0.0, m)], math.gamma(m), 1e-5)
+
+
 @pytest.mark.parametrize("jit", [False, True])
 def test_the_incomplete_gamma_function_has_a_slope_at_shape_zero(jit: bool) -> None:
     x = np.float32([0.2, 1, 2.5])

@@ -664,7 +664,10 @@ def poch(z: ArrayLike, m: ArrayLike) -> Array:
     24.0
     """
     first, second = _of_one_type("poch", z, m)
-    growth = gammasgn(first) * gammasgn(first + second) * tnp.exp(gammaln(first + second) - gammaln(first))
+    at_zero = first == 0  # gamma(z) is gamma(1 + z) / z
+    finite = tnp.where(at_zero, 1.0, first)
+    growth = gammasgn(finite) * gammasgn(first + second) * tnp.exp(gammaln(first + second) - gammaln(finite))
+    growth = tnp.where(at_zero, first, 1.0) * growth
     at_pole = (first <= 0) & (first == tnp.floor(first))
     return tnp.where((second == 0) & (at_pole | tnp.isnan(first) | tnp.isinf(first)), 1.0, growth)
 
