@@ -135,6 +135,12 @@ def test_truncnorm_outside_of_its_support_has_no_slope(name: str, z: float) -> N
     assert [float(slope) for slope in slopes] == [0.0, 0.0, 0.0]
 
 
+@pytest.mark.parametrize("name", ["gcd", "lcm"])
+def test_divisors_of_the_lowest_integer_have_numpys_sign(name: str) -> None:
+    x, y = np.meshgrid(np.array([-128, -127, -6, 0, 3, 96, 127], np.int8), np.array([-128, -127, -6, 0, 3], np.int8))
+    np.testing.assert_array_equal(np.asarray(getattr(tnp, name)(x, y)), getattr(np, name)(x, y))
+
+
 @pytest.mark.parametrize("name", ["std", "nanstd"])
 @pytest.mark.parametrize("dtype", ["int32", "float16"])
 def test_deviations_have_the_type_that_is_asked_for(name: str, dtype: str) -> None:

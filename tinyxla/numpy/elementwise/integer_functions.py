@@ -58,7 +58,8 @@ def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     pair = _integers("gcd", x1, x2)
     shapes = [Shape.of(x) for x in pair]
     condition = of_one(lambda a, b: any(arith.not_equal(b, 0)), shapes, "gcd_condition")
-    return while_(*pair, condition=condition, body=trace(step, shapes, "gcd")[0])[0]
+    found = while_(*pair, condition=condition, body=trace(step, shapes, "gcd")[0])[0]
+    return arith.abs(found)  # the modulus of the lowest integer is negative
 
 
 @replayed
