@@ -223,7 +223,8 @@ class CustomFunction(Described, Generic[P, R]):
         for sizes."""
         arrays, tree = arrays_of(others, f"{self}: argument ")
         leaves = [x if _is_integer(x) else array for x, array in zip(pytrees.leaves(others), arrays, strict=True)]
-        found = self.fun(*_whole(fixed, handed_on, pytrees.unflatten(tree, leaves)))
+        function: Function = self.fun
+        found = function(*_whole(fixed, handed_on, pytrees.unflatten(tree, leaves)))
         outputs, tree = arrays_of(found, f"{self}: the result")
         return pytrees.unflatten(tree, outputs)
 

@@ -225,16 +225,16 @@ def _add_float0_results(module: ModuleOp, out_avals: Sequence[ShapeDtypeStruct])
     if len(main.type.results) == len(out_avals) or any(has_symbolic(t.shape) for t in out_avals if t.dtype == float0):
         return
     *operations, ending = main.body.block.operations
-    found, given = [], iter(ending.operands)
+    found, given = list[Value](), iter(ending.operands)
     for t in out_avals:
         if t.dtype != float0:
             found.append(next(given))
             continue
-        value = Value(TensorType(tuple(t.shape), "i1"))
-        zeros = DenseAttr(np.broadcast_to(np.False_, t.shape), value.type)
+        type = TensorType(tuple(t.shape), "i1")
+        value, zeros = Value(type), DenseAttr(np.broadcast_to(np.False_, t.shape), type)
         operations.append(Operation("stablehlo.constant", [], [value], {"value": zeros}))
         found.append(value)
-    ending.operands[:] = found
+    ending.operands = found
     main.body.block.operations[:] = [*operations, ending]
     main.type = FunctionType(main.type.inputs, tuple(x.type for x in found))
 
