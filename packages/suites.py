@@ -68,6 +68,21 @@ SUITES = (
     ),
     # each function of `jax.numpy` and `jax.lax` on values that have a rule for each primitive of JAX's
     Suite("quax", ("tests/unit", "tests/usage"), every=2),
+    # one file sets the number of devices, which must be done before any other test
+    Suite("rlax", ("rlax",), ("--ignore-glob=*pop_art_test.py", *_NAMED_TEST), every=8),
+    # without the files that compare with tensorflow
+    Suite(
+        "dm-pix",
+        ("dm_pix",),
+        (
+            *(f"--ignore=dm_pix/_src/{name}_test.py" for name in "augment color_conversion metrics patch".split()),
+            "--ignore=dm_pix/_src/depth_and_space_test.py",
+            *_NAMED_TEST,
+        ),
+        every=2,
+    ),
+    Suite("sepes", options=("-k", "not benchmark")),
+    Suite("exponax", every=24),
 )
 
 # Tests that pass on JAX and are not expected to here, each with the reason. They count as failures.

@@ -867,6 +867,11 @@ def test_a_function_along_an_axis_is_traced_once() -> None:
         close(jnp.apply_along_axis(squares, axis, x, 2, scale=0.5), expected, "apply_along_axis")
     assert calls == 3
     assert jnp.apply_along_axis(jnp.sum, 0, np.ones((4, 0), np.float32)).shape == (0,)
+    for axis in (0, 1):
+        found = jnp.apply_along_axis(lambda v: [v[0], {"a": v}], axis, x[0])
+        wanted = jax.numpy.apply_along_axis(lambda v: [v[0], {"a": v}], axis, x[0])
+        jax.tree.map(np.testing.assert_array_equal, found, wanted)
+    assert [float(x) for x in jnp.apply_along_axis(list, 0, np.arange(3.0))] == [0, 1, 2]
 
 
 def test_files(tmp_path: Any) -> None:

@@ -14,6 +14,7 @@ from tinyxla.numpy.manipulation import expand_dims, moveaxis, squeeze
 from tinyxla.numpy.operations import movement
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.pytrees import map_tree
 from tinyxla.util.tracebacks import boundary
 from tinyxla.util.wrapping import transformed
 
@@ -157,13 +158,13 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *arg
     """A function of vectors, applied to all along an axis at once: it is called with a traced vector.
 
     Args:
-        func1d: a function of a vector, and of `args` and `kwargs`.
+        func1d: a function of a vector, and of `args` and `kwargs`. It gives an array, or a pytree of arrays.
         axis: the axis; negative ones count from the end.
         arr: an array.
         *args, **kwargs: further arguments of the function.
 
     Returns:
-        An array: the axis is replaced by those of the function's result.
+        An array, or a pytree like the function's result: the axis is replaced by those of the function's result.
 
     Raises:
         AxisError: an axis that the array does not have.
@@ -179,10 +180,16 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *arg
     behind = moveaxis(x, along, -1)
     outer = behind.shape[:-1]
     rows = movement.reshape_to(behind, (math.prod(outer), behind.shape[-1]))
-    found = vmap(lambda vector: array_of(func1d(vector, *args, **kwargs), "apply_along_axis"))(rows)
-    found = movement.reshape_to(found, (*outer, *found.shape[1:]))
-    inner = found.ndim - len(outer)
-    return moveaxis(found, tuple(range(len(outer), found.ndim)), tuple(range(along, along + inner)))
+
+    def function(vector: Array) -> Any:
+        return map_tree(lambda leaf: array_of(leaf, "apply_along_axis"), func1d(vector, *args, **kwargs))
+
+    def in_place(found: Array) -> Array:
+        found = movement.reshape_to(found, (*outer, *found.shape[1:]))
+        inner = found.ndim - len(outer)
+        return moveaxis(found, tuple(range(len(outer), found.ndim)), tuple(range(along, along + inner)))
+
+    return map_tree(in_place, vmap(function)(rows))
 
 
 @boundary
