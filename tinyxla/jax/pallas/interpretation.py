@@ -90,12 +90,12 @@ def filling(interpret: Any) -> Generator[None]:
 
 def uninitialized(shape: Any, dtype: Any) -> Any:
     """What memory holds that nothing was written to: NaN, and the least integer, or False; with `InterpretParams` the
-    largest integer, or zeros."""
+    largest integer, or True, or zeros."""
     kind = element_type(dtype).kind
     if _filling.get() == "zero":
         return jnp.zeros(shape, dtype)
     if kind == "pred":
-        return jnp.full(shape, False, dtype)
+        return jnp.full(shape, _filling.get() == "largest", dtype)
     if kind in ("float", "complex"):
         return jnp.full(shape, np.nan, dtype)
     limits = jnp.iinfo(dtype)
