@@ -39,7 +39,7 @@ from tinyxla.text.mlir.ir import (
     TensorType,
 )
 from tinyxla.text.mlir.printer import attribute_text
-from tinyxla.text.mlir.text_parser import Parser
+from tinyxla.text.mlir.text_parser import parse_attribute
 from tinyxla.tracing import pytrees
 
 __all__ = ["ShapeDtypeStruct", "ffi_call", "pycapsule", "register_ffi_target", "register_ffi_type"]
@@ -339,9 +339,7 @@ def _attribute(target: str, name: str, x: Any) -> Attribute:
 
 def _values_of(text: str) -> dict[str, Any]:
     """The attributes of a text, as values of NumPy's types."""
-    if not text:
-        return {}
-    return {name: _value(x) for name, x in Parser(text, {}).dictionary().items()}
+    return _value(parse_attribute(text or "{}"))
 
 
 def _value(x: Attribute) -> Any:

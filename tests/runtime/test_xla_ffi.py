@@ -200,3 +200,16 @@ def test_handlers_that_are_none_are_refused(library: ctypes.CDLL) -> None:
     register_ffi_target("test.triple", pycapsule(library.triple), api_version=0)
     call = ffi_call("test.triple", ShapeDtypeStruct((3,), np.float32))
     np.testing.assert_array_equal(call(np.ones(3, np.float32)), [3, 3, 3])
+
+
+def test_calls_are_exported_with_attributes_and_aliases(library: ctypes.CDLL) -> None:
+    like = ShapeDtypeStruct((3,), np.int32)
+    accumulate = ffi_call("test.accumulate", like, input_output_aliases={1: 0})
+    function = tx.jit(lambda x, y: (affine(x), accumulate(y, y)))
+    check = tx.export.DisabledSafetyCheck.custom_call
+    checks = [check("test.affine"), check("test.accumulate")]
+    exported = tx.export.export(function, disabled_checks=checks)(ShapeDtypeStruct((3,), np.float32), like)
+    assert "mhlo.backend_config = {inner = {shift = 5" in exported.mlir_module()
+    x, y = tx.export.deserialize(exported.serialize()).call(jnp.ones(3), jnp.array([1, 2, 3]))
+    np.testing.assert_array_equal(x, [5.5, 5.5, 5.5])
+    np.testing.assert_array_equal(y, [2, 4, 6])

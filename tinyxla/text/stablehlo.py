@@ -47,6 +47,7 @@ from tinyxla.text.mlir.ir import (
     enumeration,
 )
 from tinyxla.text.mlir.printer import print_module_op
+from tinyxla.text.mlir.text_parser import parse_attribute
 from tinyxla.text.op_names import op_name, with_paths
 from tinyxla.text.stablehlo_dynamic import (
     OF_ATTRIBUTES,
@@ -503,9 +504,22 @@ def _custom_call(body: Body, x: Instruction, operands: list[Value]) -> list[Valu
     attributes: Attributes = {"call_target_name": StringAttr(a.custom_call_target.encode())}
     if a.custom_call_has_side_effect:
         attributes["has_side_effect"] = IntegerAttr(1, "i1")
-    if a.backend_config:
+    if a.backend_config.startswith("{"):
+        attributes |= {"backend_config": StringAttr(b""), "mhlo.backend_config": parse_attribute(a.backend_config)}
+    elif a.backend_config:
         attributes["backend_config"] = StringAttr(a.backend_config.encode())
+    if a.output_to_operand_aliasing:
+        attributes["output_operand_aliases"] = ArrayAttr(tuple(_alias(*pair) for pair in a.output_to_operand_aliasing))
     return body.of(x, "stablehlo.custom_call", operands, attributes)
+
+
+def _alias(path: Sequence[int], operand: int) -> DialectAttr:
+    parameters: dict[str, Attribute] = {
+        "output_tuple_indices": ArrayAttr(tuple(map(IntegerAttr, path))),
+        "operand_index": IntegerAttr(operand),
+        "operand_tuple_indices": ArrayAttr(()),
+    }
+    return DialectAttr("stablehlo.output_operand_alias", parameters)
 
 
 def _lapack(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:

@@ -27,7 +27,8 @@ from tinyxla.stablehlo.importing.evaluation import Context, constant, known_ints
 from tinyxla.stablehlo.importing.rules import ALGORITHMS
 from tinyxla.stablehlo.importing.sizes import as_arrays
 from tinyxla.text.mlir.element_types import of_mlir
-from tinyxla.text.mlir.ir import DictAttr, StringAttr, TensorType, Type
+from tinyxla.text.mlir.ir import ArrayAttr, DialectAttr, DictAttr, StringAttr, TensorType, Type
+from tinyxla.text.mlir.printer import attribute_text
 from tinyxla.tracing.array import ConcreteArray
 from tinyxla.tracing.core import trace
 from tinyxla.transforms.computations import of_one
@@ -56,7 +57,8 @@ def custom_call(context: Context, *operands: Any) -> Any:
             custom_call_target=target,
             shape=shapes[0] if len(shapes) == 1 else TupleShape(tuple(shapes)),
             custom_call_has_side_effect=context.flag("has_side_effect"),
-            backend_config=context.text("backend_config", "") if not _is_dictionary(context) else "",
+            backend_config=_configuration(context),
+            output_to_operand_aliasing=_aliasing(context),
         )
     raise ArgumentError(
         f"stablehlo.custom_call: there is no handler for the target {target!r}; register a function of its operands "
@@ -64,8 +66,21 @@ def custom_call(context: Context, *operands: Any) -> Any:
     )
 
 
-def _is_dictionary(context: Context) -> bool:
-    return isinstance(context.entries.get("backend_config"), DictAttr)
+def _configuration(context: Context) -> str:
+    """What the target is told: the text of attributes for a typed handler, or another text."""
+    for name in ("mhlo.backend_config", "backend_config"):
+        given = context.entries.get(name)
+        if isinstance(given, DictAttr):
+            return attribute_text(given)
+    return context.text("backend_config", "")
+
+
+def _aliasing(context: Context) -> tuple[tuple[tuple[int, ...], int], ...]:
+    """The results that share memory with an operand."""
+    given = context.entries.get("output_operand_aliases", ArrayAttr(()))
+    assert isinstance(given, ArrayAttr)
+    pairs = [x.parameters for x in given.elements if isinstance(x, DialectAttr)]
+    return tuple((tuple(python_value(x["output_tuple_indices"])), python_value(x["operand_index"])) for x in pairs)
 
 
 def handler_arguments(context: Context, *names: str) -> dict[str, Any]:

@@ -731,3 +731,12 @@ def _encoding_text(encoding: Attribute | None) -> str:
         return ""
     words = (x.text for x in encoding.parameters.values() if isinstance(x, StringAttr))
     return f", #{encoding.name}<{', '.join(words)}>"
+
+
+def parse_attribute(text: str) -> Attribute:
+    """The attribute that a text is.
+
+    Raises:
+        MlirSyntaxError: with the line and column of what cannot be read.
+    """
+    return Parser(text, {}).attribute()
