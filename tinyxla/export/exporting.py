@@ -231,7 +231,8 @@ def _add_float0_results(module: ModuleOp, out_avals: Sequence[ShapeDtypeStruct])
             found.append(next(given))
             continue
         type = TensorType(tuple(t.shape), "i1")
-        value, zeros = Value(type), DenseAttr(np.broadcast_to(np.False_, t.shape), type)
+        value = Value(type)
+        zeros = DenseAttr(np.broadcast_to(np.False_, t.shape), type)
         operations.append(Operation("stablehlo.constant", [], [value], {"value": zeros}))
         found.append(value)
     ending.operands = found
