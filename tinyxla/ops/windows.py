@@ -398,7 +398,7 @@ def _derivative(*operands: Value, window: Window, to_apply: Computation) -> Deri
     if line and not line.backward and op is None:
         if len(operands) == 2 and dtypes[0].kind == "float":
             return Rules(_cumulative_jvp, _cumulative_vjp)
-        if len(operands) == 4 and to_apply == affine_composition(dtypes[1].dtype):
+        if len(operands) == 4 and dtypes[1].is_inexact and to_apply == affine_composition(dtypes[1].dtype):
             return Rules(_recurrence_jvp, _recurrence_vjp)
     return Decomposition(window_doubling.in_steps)
 
