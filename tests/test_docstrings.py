@@ -19,7 +19,7 @@ from tests.docs.modules import load
 from tinyxla.numpy.types import ScalarType
 
 HAVE_EXAMPLES = """
-api.callbacks api.jit api.context_managers api.devices cache debug dtypes ffi flatten_util lax lax.contraction
+api.callbacks api.jit api.context_managers api.sharding.devices cache debug dtypes ffi flatten_util lax lax.contraction
 lax.loops.control_flow lax.convolution lax.elementwise lax.fourier lax.indexing lax.linalg lax.movement lax.sorting
 lax.padding lax.random_bits lax.reductions lax.values nn nn.activations nn.attention nn.initializers nn.normalization
 numpy.fft numpy.linalg numpy.indexing.tricks numpy.polynomials numpy.sorting numpy.elementwise.integer_functions

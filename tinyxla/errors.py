@@ -446,17 +446,8 @@ class ProfilerError(ArgumentError, RuntimeError):
 
 
 class PlatformsDifferError(PlatformError):
-    """A function that is not the same for all platforms of a program, where there may be but one.
-
-    >>> import tinyxla
-    >>> from tinyxla import export
-    >>> f = tinyxla.jit(lambda x: tinyxla.lax.platform_dependent(x, tpu=abs, default=lambda x: x))
-    >>> export.export(f, platforms=["cpu", "tpu"])(1.0).vjp()
-    Traceback (most recent call last):
-        ...
-    tinyxla.errors.PlatformsDifferError: lax.platform_dependent: there are different functions for cpu and tpu, ...
-      at ...
-    """
+    """A function that is not the same for all platforms, in a program of several devices: these have one function for
+    all."""
 
 
 class ExportedPlatformError(PlatformError, ArgumentError):

@@ -247,7 +247,10 @@ def ffi_call(
         text = attribute_text(_dictionary(target_name, attributes)) if attributes else backend_config
         rule = None if vmap_method is None else _MappedBy(vmap_method)
         aliases = _aliases(target_name, input_output_aliases or {}, list(map(Shape.of, operands)), shapes)
-        call = CustomCall(target_name, _shape(shapes), has_side_effect, text, (), rule, aliases)
+        found = custom_call.targets.get(target_name)
+        is_typed = bool(attributes) or (found is not None and isinstance(found.compute, _Typed))
+        version = "TYPED_FFI" if is_typed else "ORIGINAL"
+        call = CustomCall(target_name, _shape(shapes), has_side_effect, text, (), rule, aliases, version)
         return pytrees.unflatten(tree, _called(call, operands))
 
     return function

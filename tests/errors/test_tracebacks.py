@@ -183,17 +183,17 @@ SCRIPT = """
 def test_a_script_ends_with_the_users_frame_and_the_text() -> None:
     shown = run(SCRIPT + "    user_function()\n")
     assert "in user_function" in shown
-    assert "manipulation.py" not in shown
+    assert "joining.py" not in shown
     assert "ShapeError: concatenate" in shown
     shown = run(SCRIPT + "    user_function()\n", TINYXLA_TRACEBACK_FILTERING="off")
-    assert "manipulation.py" in shown
+    assert "joining.py" in shown
 
 
 def test_a_thread_ends_with_the_users_frame() -> None:
     code = "    import threading\n    t = threading.Thread(target=user_function)\n    t.start()\n    t.join()\n"
     shown = run(SCRIPT + code)
     assert "in user_function" in shown
-    assert "manipulation.py" not in shown
+    assert "joining.py" not in shown
     assert "ShapeError: concatenate" in shown
 
 
@@ -215,7 +215,7 @@ def test_ipython_ends_with_the_users_frame() -> None:
     shown = run(code, IPYTHONDIR="/tmp/tinyxla-ipython")
     assert "ShapeError" in shown
     assert "KeyError" in shown
-    assert "manipulation.py" not in shown
+    assert "joining.py" not in shown
     assert "jit.py" not in shown
 
 
@@ -225,4 +225,4 @@ def test_pytest_shows_the_users_frame(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(test)]
     shown = subprocess.run(command, capture_output=True, text=True, cwd=ROOT).stdout
     assert "def user_function" in shown
-    assert "manipulation.py" not in shown
+    assert "joining.py" not in shown

@@ -575,7 +575,7 @@ def test_errors_of_host_functions() -> None:
     with pytest.raises(AttributeValueError, match=r"custom-call: there is no target 'test.nothing'; register one"):
         ffi.ffi_call("test.nothing", vector)(X)
     with pytest.raises(
-        ArgumentError, match="must be an address, a ctypes function, a Numba cfunc or a Python function"
+        ArgumentError, match="must be a PyCapsule, an address, a ctypes function, a Numba cfunc or a Python function"
     ):
         ffi.register_ffi_target("test.wrong", "a text")
     ffi.register_ffi_target("test.short", lambda x: x[:2])

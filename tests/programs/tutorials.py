@@ -276,9 +276,10 @@ def automatic_vectorization(jax: Any, x: Any, w: Any, xs: Any, ws: Any) -> Any:
         vmap(jax.jit(convolved), (None, 0))(x, ws),
         vmap(vmap(convolved, (None, 0)), (0, None))(xs, ws),
         vmap(lambda p, x: p["w"] @ x + p["b"], ({"w": 0, "b": None}, None))({"w": ws, "b": 1.0}, w),
-        vmap(lambda x: {"same": x, "constant": 2.0, "sum": x.sum()}, out_axes={"same": 1, "constant": None, "sum": 0})(
-            xs
-        ),
+        vmap(
+            lambda x: {"same": x, "constant": jnp.ones(2), "sum": x.sum()},
+            out_axes={"same": 1, "constant": None, "sum": 0},
+        )(xs),
         vmap(lambda x, *, scale: x * scale)(xs, scale=jnp.arange(4.0)),
         vmap(lambda pair, y: pair[0] * y + pair[1], in_axes=((0, -1), None))((xs, xs.T), 2.0),
     )

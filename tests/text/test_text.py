@@ -92,6 +92,7 @@ REFUSED: dict[str, Callable[[Sample], bool]] = {
     "checkpoint-name": lambda sample: True,
     **dict.fromkeys(elementwise.NAMES - OPCODES, lambda sample: True),
     "mulhi": lambda sample: True,  # StableHLO, by way of which the text is compiled, does not have it
+    "reduce-window": lambda sample: sample.attributes["to_apply"].name == "affine",  # with products of derivatives
     "rng": lambda sample: sample.attributes["shape"].element_type.name in ("pred", "u8"),
     "rng-bit-generator": lambda sample: sample.attributes["shape"].element_type.kind != "unsigned",
     "rng-get-and-update-state": lambda sample: True,  # the state is another

@@ -140,13 +140,14 @@ class _Mapping:
         return flat.result(as_float0(x) if is_float0(returned[k]) else x for k, x in enumerate(placed))
 
     def _of_numbers(self, returned: list[Any]) -> Function:
-        """The function with numbers for results of the type float0; `returned` gets the leaves of its result."""
+        """The function with numbers for results of the type float0; `returned` gets the leaves of its result that are
+        these, numbers of Python or arrays of NumPy, and None for others."""
         fun = self.fun
 
         @wraps(fun)
         def of_numbers(*args: Any, **kwargs: Any) -> Any:
             result = fun(*args, **kwargs)
-            returned[:] = pytrees.leaves(result)
+            returned[:] = [x if isinstance(x, _HOST_VALUES) or is_float0(x) else None for x in pytrees.leaves(result)]
             return as_numbers(result) if any(map(is_float0, returned)) else result
 
         return of_numbers

@@ -268,6 +268,7 @@ TRIP_COUNT = _plain(lambda count: f'{{"known_trip_count":{{"n":"{count}"}}}}', _
 FUNCTION = _plain(lambda function: quoted(str(function)), _read_function)
 SHARDING = _plain(lambda value: quoted(str(value)), _read_sharding)
 CONFIGURATION = _plain(_write_configuration, _read_configuration)
+API_VERSION = _plain(lambda version: f"API_VERSION_{version}", lambda text: text.removeprefix("API_VERSION_"))
 ALIASING = _plain(_write_aliasing, _read_aliasing)
 COMPOSITE = _plain(_write_composite, _read_composite)
 GROUPS = _plain(write_groups, read_groups)
@@ -357,6 +358,7 @@ _SPELLINGS: dict[str, tuple[Spelling, ...]] = {
         Spelling("custom_call_target", ("custom_call_target",), STRING),
         Spelling("backend_config", ("backend_config",), CONFIGURATION),
         Spelling("output_to_operand_aliasing", ("output_to_operand_aliasing",), ALIASING),
+        Spelling("api_version", ("api_version",), API_VERSION),
     ),
     "domain": (Spelling("domain", ("domain",), RAW),),
     "infeed": (Spelling("infeed_config", ("infeed_config",), STRING),),

@@ -504,8 +504,9 @@ def _custom_call(body: Body, x: Instruction, operands: list[Value]) -> list[Valu
     attributes: Attributes = {"call_target_name": StringAttr(a.custom_call_target.encode())}
     if a.custom_call_has_side_effect:
         attributes["has_side_effect"] = IntegerAttr(1, "i1")
-    if a.backend_config.startswith("{"):
-        attributes |= {"backend_config": StringAttr(b""), "mhlo.backend_config": parse_attribute(a.backend_config)}
+    if a.api_version == "TYPED_FFI":
+        given = parse_attribute(a.backend_config or "{}")
+        attributes |= {"backend_config": StringAttr(b""), "mhlo.backend_config": given}
     elif a.backend_config:
         attributes["backend_config"] = StringAttr(a.backend_config.encode())
     if a.output_to_operand_aliasing:

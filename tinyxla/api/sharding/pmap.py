@@ -14,6 +14,7 @@ from tinyxla.tracing import pytrees
 from tinyxla.tracing.core import state
 from tinyxla.tracing.device import Device, check_device, check_devices, devices_of, process_index
 from tinyxla.tracing.meshes import Mesh
+from tinyxla.tracing.promotion import as_array
 from tinyxla.tracing.shardings import NamedSharding, PartitionSpec
 from tinyxla.tracing.signatures import P, R
 from tinyxla.util.tracebacks import boundary
@@ -105,12 +106,13 @@ def _over_devices(result: Any, out_axes: Any, devices: Sequence[Device]) -> Any:
     leaves, structure = pytrees.flatten(result)
     of_keys = pytrees.key_leaves(structure)
     axes = pytrees.broadcast_prefix(out_axes, result, "pmap: out_axes")
+    leaves = [x if keys else as_array(x) for x, keys in zip(leaves, of_keys, strict=True)]
     axes = [
         axis if axis is None else axis % (x.ndim - keys) for axis, x, keys in zip(axes, leaves, of_keys, strict=True)
     ]
     counts = {x.shape[axis] for x, axis in zip(leaves, axes, strict=True) if axis is not None}
     if len(devices) == 1 or not counts or not 0 < max(counts) <= len(devices):
-        return result
+        return pytrees.unflatten(structure, leaves)
     mesh = Mesh(devices[: max(counts)], (_AXIS,))
     specs = [PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, _AXIS) for axis in axes]
     return pytrees.unflatten(

@@ -29,10 +29,11 @@ from tinyxla.shapes import AnyShape, Shape, TupleShape
 
 
 class CustomCall(NamedTuple):
-    """`shape` is the result's; `backend_config` is text for the function, which only those in Python and typed handlers
-    are given. `batch_rule`, if given, is how `vmap` maps this call, rather than the rule of its target. In the memory
-    of a result that is paired with an operand in `output_to_operand_aliasing` a function in C finds the operand; the
-    result is named by its place in the tuple of results, () without one.
+    """A call of a function of the host. `shape` is the result's. `backend_config` is text for the function, which only
+    those in Python and typed handlers are given; for these (the `api_version` "TYPED_FFI") it is a dictionary of
+    attributes. `batch_rule`, if given, is how `vmap` maps this call, rather than the rule of its target. A function in
+    C finds in the memory of a result the operand that it is paired with in `output_to_operand_aliasing`, where a result
+    is named by its place in the tuple of results, () without one.
     """
 
     custom_call_target: str
@@ -42,6 +43,7 @@ class CustomCall(NamedTuple):
     called_computations: tuple[Computation, ...] = ()  # that a text names; targets do not need them
     batch_rule: Callable[..., Any] | None = None  # of the size, operands, their axes, and the other attributes
     output_to_operand_aliasing: tuple[tuple[tuple[int, ...], int], ...] = ()
+    api_version: str = "ORIGINAL"
 
 
 class Target(NamedTuple):

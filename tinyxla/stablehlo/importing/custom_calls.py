@@ -51,14 +51,15 @@ def custom_call(context: Context, *operands: Any) -> Any:
     if routine is not None:
         return _lapack(context, routine, operands)
     if target in registered.targets:
-        shapes = context.result_shapes
+        shapes, attributes = context.result_shapes, _attributes(context)
         return ops["custom-call"](
             *operands,
             custom_call_target=target,
             shape=shapes[0] if len(shapes) == 1 else TupleShape(tuple(shapes)),
             custom_call_has_side_effect=context.flag("has_side_effect"),
-            backend_config=_configuration(context),
+            backend_config=context.text("backend_config", "") if attributes is None else attribute_text(attributes),
             output_to_operand_aliasing=_aliasing(context),
+            api_version="ORIGINAL" if attributes is None else "TYPED_FFI",
         )
     raise ArgumentError(
         f"stablehlo.custom_call: there is no handler for the target {target!r}; register a function of its operands "
@@ -66,13 +67,10 @@ def custom_call(context: Context, *operands: Any) -> Any:
     )
 
 
-def _configuration(context: Context) -> str:
-    """What the target is told: the text of attributes for a typed handler, or another text."""
-    for name in ("mhlo.backend_config", "backend_config"):
-        given = context.entries.get(name)
-        if isinstance(given, DictAttr):
-            return attribute_text(given)
-    return context.text("backend_config", "")
+def _attributes(context: Context) -> DictAttr | None:
+    """The attributes for a typed handler; None for another function."""
+    found = (context.entries.get(name) for name in ("mhlo.backend_config", "backend_config"))
+    return next((x for x in found if isinstance(x, DictAttr)), None)
 
 
 def _aliasing(context: Context) -> tuple[tuple[tuple[int, ...], int], ...]:

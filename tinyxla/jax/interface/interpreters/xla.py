@@ -3,14 +3,13 @@
 import numpy as np
 
 from tinyxla.jax.jaxprs.avals import get_aval
-from tinyxla.jax.jaxprs.primitives.program_primitives import Primitive
 from tinyxla.tracing.promotion import as_array
 
 
 def apply_primitive(primitive, *args, **params):
-    """The results of a primitive for concrete arrays: by its lowering rule, if the program defines the primitive."""
-    run = primitive.apply_lowering if isinstance(primitive, Primitive) else primitive.impl
-    return run(*args, **params)
+    """The results of a primitive for concrete arrays by its lowering: programs say by
+    `def_impl(partial(apply_primitive, primitive))` that it has no other implementation."""
+    return primitive.apply_lowering(*args, **params)
 
 
 # What makes arrays, and abstract values, of NumPy's: types that programs add are converted by their __array__.

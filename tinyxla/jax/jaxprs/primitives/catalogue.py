@@ -40,7 +40,7 @@ class LaxPrimitive(Primitive):
         super().__init__(name)
         self.function = function
         self.multiple_results = multiple_results
-        self.impl = self.lowered = function  # type: ignore[method-assign]
+        self.impl = self.apply_lowering = function  # type: ignore[method-assign]
 
     def bind(self, *args: Any, **params: Any) -> Any:
         trace = state.staging
