@@ -22,10 +22,10 @@ import numpy as np
 from tinyxla.api.functions import ShapeDtypeStruct, arrays_of
 from tinyxla.errors import ArgumentError, DTypeError
 from tinyxla.lax import map as map_examples
-from tinyxla.ops import movement
 from tinyxla.ops.host import custom_call
-from tinyxla.ops.host.callback import VMAP_METHODS
+from tinyxla.ops.host.callback import VMAP_METHODS, aligned_operands
 from tinyxla.ops.host.custom_call import CustomCall, Target, results_of
+from tinyxla.ops.op import Axes
 from tinyxla.runtime import xla_ffi
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
 from tinyxla.text.mlir.element_types import of_mlir, to_mlir
@@ -286,9 +286,9 @@ class _MappedBy:
 
     method: str
 
-    def __call__(self, size: int, operands: tuple[Any, ...], axes: Sequence[int | None], call: CustomCall) -> Any:
+    def __call__(self, size: int, operands: tuple[Any, ...], axes: Axes, call: CustomCall) -> Any:
         mapped = [a is not None for a in axes]
-        values = [x if a is None else movement.align_axis(x, a, 0, size) for x, a in zip(operands, axes, strict=True)]
+        values = aligned_operands(self.method, size, operands, axes)
         is_single = not isinstance(call.shape, TupleShape)
         if self.method.startswith("sequential"):
 
@@ -298,11 +298,6 @@ class _MappedBy:
 
             results = map_examples(of_example, [x for x, m in zip(values, mapped, strict=True) if m])
         else:
-            leading = {"expand_dims": 1, "broadcast_all": size}.get(self.method)
-            if leading is not None:
-                values = [
-                    x if m else movement.align_axis(x, None, 0, leading) for x, m in zip(values, mapped, strict=True)
-                ]
             shapes = [s.with_dimensions((size, *s.dimensions)) for s in results_of(call.shape)]
             results = _called(call._replace(shape=_shape(shapes)), values)
         return (results[0], 0) if is_single else (tuple(results), (0,) * len(results))

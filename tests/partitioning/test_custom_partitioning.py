@@ -120,7 +120,7 @@ def test_sharding_rules_say_how_results_are_split(rule: Any, of: Any, to: Any) -
     assert seen == [[(*to, *[None] * (len(shape) - len(to)))]]
 
 
-def test_functions_in_the_place_of_a_rule_find_shardings() -> None:
+def test_shardings_are_inferred_by_functions_without_a_sharding_rule() -> None:
     def infer(mesh: Any, arguments: Any, result: Any) -> Any:
         assert result.shape == (8, 4)
         return tx.NamedSharding(mesh, P(*arguments[0].sharding.spec[:1]))

@@ -897,7 +897,7 @@ def test_custom_rules_leave_python_scalars_outside_of_transformations_to_the_fun
     assert float(tangents) == 1
 
 
-def test_custom_rules_leave_integers_beside_arrays_outside_of_transformations_to_the_function() -> None:
+def test_custom_rule_called_outside_of_transformations_gets_python_integers() -> None:
     f = tx.custom_vjp(lambda x, n, flag, scale: scale * x[: n if flag else 0])
     f.defvjp(lambda *args: (f(*args), None), lambda kept, g: (g, None, None, None))
     np.testing.assert_array_equal(f(np.ones(4, np.float32), 3, True, 2.0), np.full(3, 2.0))

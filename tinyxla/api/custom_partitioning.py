@@ -198,7 +198,7 @@ class _Rules:
         return self._specs("infer_sharding_from_operands", found, results, mesh)
 
     def plan(self, mesh: AbstractMesh, operands: Layouts, results: Layouts) -> CallPlan:
-        """What a device computes."""
+        """The plan of a call: its function of the parts of one device, and the shardings of these."""
         assert self.partition is not None
         arguments, result = self._described(self.arguments, mesh, operands), self._described(self.result, mesh, results)
         shapes = [s for s, _ in results]

@@ -88,7 +88,7 @@ class Layouts(NamedTuple):
         return {"axes": axes, "inputs": self.inputs, "outputs": self.outputs, "chosen": self.chosen}
 
     def shardings(self) -> tuple[tuple[Sharding | None, ...], tuple[Sharding | None, ...]]:
-        """Those of the arguments and of the results, where they are said, as artifacts have them."""
+        """The shardings of the arguments and of the results; None where the compiler chose one."""
         outputs = [spec if is_chosen else None for spec, is_chosen in zip(self.outputs, self.chosen, strict=True)]
         given, found = (tuple(self._sharding(spec) for spec in specs) for specs in (self.inputs, outputs))
         return given, found

@@ -39,6 +39,7 @@ from tinyxla.numpy.arguments import (
 from tinyxla.numpy.elementwise import arithmetic as arith
 from tinyxla.numpy.elementwise.transcendental import sqrt
 from tinyxla.numpy.operations import bits, movement, ops, reduction, windows
+from tinyxla.ops.movement import inverse_permutation
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.shapes.symbolic import is_symbolic
@@ -753,7 +754,7 @@ def weights_along(what: str, x: Array, w: Array, axis: Axis, axes: tuple[int, ..
             f"{what}: weights of shape {w.shape} fit neither the array's shape {x.shape} nor the sizes of its axes "
             f"{axis}."
         )
-    w = movement.transpose_to(w, tuple(sorted(range(len(order)), key=order.__getitem__)))
+    w = movement.transpose_to(w, inverse_permutation(tuple(order)))
     return movement.broadcast_in_dim(w, x.shape, axes)
 
 

@@ -184,12 +184,12 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *arg
     def function(vector: Array) -> Any:
         return map_tree(lambda leaf: array_of(leaf, "apply_along_axis"), func1d(vector, *args, **kwargs))
 
-    def in_place(found: Array) -> Array:
+    def at_axis(found: Array) -> Array:
         found = movement.reshape_to(found, (*outer, *found.shape[1:]))
         inner = found.ndim - len(outer)
         return moveaxis(found, tuple(range(len(outer), found.ndim)), tuple(range(along, along + inner)))
 
-    return map_tree(in_place, vmap(function)(rows))
+    return map_tree(at_axis, vmap(function)(rows))
 
 
 @boundary

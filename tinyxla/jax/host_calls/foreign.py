@@ -12,6 +12,7 @@ from tinyxla import ffi, numpy as jnp
 from tinyxla.api.functions import ShapeDtypeStruct
 from tinyxla.errors import ArgumentError, MissingPackageError
 from tinyxla.jax.host_calls.callbacks import io_callback, pure_callback
+from tinyxla.ops.movement import inverse_permutation
 
 
 def ffi_call(
@@ -92,8 +93,7 @@ def _row_major(x: Any, order: tuple[int, ...] | None) -> Any:
     """The array whose memory, with its dimensions in another order, is that of x."""
     if order is None:
         return x
-    inverse = sorted(range(len(order)), key=order.__getitem__)
-    return x.reshape([x.shape[k] for k in order]).transpose(inverse)
+    return x.reshape([x.shape[k] for k in order]).transpose(inverse_permutation(order))
 
 
 def register_ffi_type_id(name: str, obj: Any, platform: str = "cpu") -> None:

@@ -307,7 +307,7 @@ def _called(computation: Computation, operands: Sequence[Any]) -> list[Any]:
 
 
 class _Weakness(NamedTuple):
-    """What is asked of a value by `weak_result`, the rule of all that is recorded."""
+    """The type of a value, as `weak_result`, the rule by which tracing finds weak types, takes it."""
 
     weak_type: bool
 

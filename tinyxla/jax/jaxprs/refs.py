@@ -13,6 +13,7 @@ from tinyxla.jax.jaxprs.avals import AbstractValue, get_aval
 from tinyxla.lax import bitcast_convert_type
 from tinyxla.numpy import zeros
 from tinyxla.numpy.indexing.dynamic_slices import Slice
+from tinyxla.ops.movement import inverse_permutation
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.promotion import as_array
@@ -70,7 +71,7 @@ class _Elements(ABC):
         """A reference to the transposed array."""
         order = permutation[0] if permutation and isinstance(permutation[0], tuple | list) else permutation
         order = order or tuple(reversed(range(len(self.shape))))
-        inverse = sorted(range(len(order)), key=order.__getitem__)
+        inverse = inverse_permutation(tuple(order))
         return RefView(self, lambda x: x.transpose(order), lambda x, new: new.transpose(inverse))
 
     T = property(transpose)

@@ -18,7 +18,7 @@ from tinyxla.jax.pallas.blocks import Blocks, BlockSpec, GridSpec, NoBlockSpec, 
 from tinyxla.jax.pallas.costs import CostEstimate
 from tinyxla.jax.pallas.grids import as_program, for_each_program
 from tinyxla.jax.pallas.interpretation import check_interpreted, filling, uninitialized
-from tinyxla.jax.pallas.memory import MemoryRef, allocate_all
+from tinyxla.jax.pallas.memory import MemoryRef, allocate_scratch
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.references import expecting
@@ -141,9 +141,7 @@ class _Call:
         outs = _blocks(names, self.spec.out_specs, self.out_tree, shapes, "out_specs", "out_shape")
         in_refs = [new_ref(blocks.padded(x)) for blocks, x in zip(ins, leaves, strict=True)]
         out_refs = [new_ref(blocks.padded(x)) for blocks, x in zip(outs, self._initial(scalars, leaves), strict=True)]
-        scratch = self.spec.scratch_shapes
-        named = allocate_all(scratch) if isinstance(scratch, dict) else {}
-        others = () if isinstance(scratch, dict) else allocate_all(tuple(scratch))
+        others, named = allocate_scratch(self.spec.scratch_shapes)
         shared = pytrees.leaves((others, named))
 
         def program(indices: tuple[Any, ...]) -> None:

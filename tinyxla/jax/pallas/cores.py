@@ -11,7 +11,7 @@ from tinyxla.errors import ArgumentError
 from tinyxla.jax.jaxprs.refs import Ref, new_ref
 from tinyxla.jax.pallas.grids import as_program, for_each_program
 from tinyxla.jax.pallas.interpretation import InterpretParams, check_interpreted, filling
-from tinyxla.jax.pallas.memory import MemoryRef, allocate, allocate_all
+from tinyxla.jax.pallas.memory import MemoryRef, allocate, allocate_scratch
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.references import expecting
 
@@ -56,9 +56,7 @@ def _for_each_core(mesh: Any, scratch_types: Any, body: Callable[..., None]) -> 
     grid = [mesh.num_cores]
 
     def core() -> None:
-        is_named = isinstance(scratch_types, dict)
-        named = allocate_all(scratch_types) if is_named else {}
-        others = () if is_named else allocate_all(tuple(scratch_types))
+        others, named = allocate_scratch(scratch_types)
         with expecting(pytrees.leaves((others, named))):
             body(*others, **named)
 

@@ -84,6 +84,13 @@ def allocate(type: Any) -> Ref:
     return new_ref(uninitialized(type.shape, type.dtype))
 
 
+def allocate_scratch(types: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """References to scratch memory for a kernel: by position, of a sequence of types; by name, of a dictionary."""
+    if isinstance(types, dict):
+        return (), allocate_all(types)
+    return allocate_all(tuple(types)), {}
+
+
 def allocate_all(types: Any) -> Any:
     """A reference for each type of a pytree."""
     leaves, tree = pytrees.flatten(types, is_leaf=lambda x: isinstance(x, MemoryRef | SemaphoreType))

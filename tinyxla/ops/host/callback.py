@@ -83,16 +83,30 @@ class _Examples(threading.local):
 examples = _Examples()
 
 
+def aligned_operands(vmap_method: str | None, size: int, operands: Sequence[Any], axes: Axes) -> list[Any]:
+    """Operands with the mapped axis first. One that is not mapped gets a first dimension of size 1 ("expand_dims") or
+    of the number of examples ("broadcast_all"); with other methods it stays as it is."""
+    leading = {"expand_dims": 1, "broadcast_all": size}.get(vmap_method or "")
+
+    def aligned(x: Any, axis: int | None) -> Any:
+        if axis is None:
+            return x if leading is None else movement.align_axis(x, None, 0, leading)
+        return movement.align_axis(x, axis, 0, size)
+
+    return [aligned(x, a) for x, a in zip(operands, axes, strict=True)]
+
+
 def _batch(size: int, operands: tuple[Any, ...], axes: Axes, **attributes: Any) -> Any:
     given = Callback(**attributes)
     mapped = tuple(a is not None for a in axes)
-    values = [movement.align_axis(x, a, 0, size) if a is not None else x for x, a in zip(operands, axes, strict=True)]
     if given.ordered and not given.is_debug and not examples.are_devices:
         raise ArgumentError(
             f"vmap: {given.function} is called with ordered=True, but examples that are computed together have no "
             "order; leave ordered out, or loop over the examples with lax.map or lax.scan."
         )
-    if given.custom_call_has_side_effect or str(given.vmap_method).startswith("sequential"):
+    is_sequential = given.custom_call_has_side_effect or str(given.vmap_method).startswith("sequential")
+    values = aligned_operands(None if is_sequential else given.vmap_method, size, operands, axes)
+    if is_sequential:
         given = given._replace(lanes=(size, *given.lanes), mapped=(mapped, *given.mapped))
     elif given.vmap_method is None:
         raise BatchingError(
@@ -101,9 +115,6 @@ def _batch(size: int, operands: tuple[Any, ...], axes: Axes, **attributes: Any) 
         )
     else:
         given = given._replace(shapes=tuple(s.with_dimensions((size, *s.dimensions)) for s in given.shapes))
-        leading = {"expand_dims": 1, "broadcast_all": size}.get(given.vmap_method or "")
-        if leading is not None:
-            values = [x if m else movement.align_axis(x, None, 0, leading) for x, m in zip(values, mapped, strict=True)]
     results = callback(*values, **given._asdict())
     return results, (0,) * len(results)
 

@@ -96,18 +96,18 @@ def of_type(x: Value, like: Value) -> Value:
 def inverse_differences(x: Value) -> Value:
     """1 / (x_j - x_i), infinite where two are equal, and 0 on the diagonal."""
     size = x.shape[-1]
-    return _inverse_beside_diagonal(elementwise.sub(columns_of(x, size), rows_of(x, size)))
+    return _off_diagonal_reciprocal(elementwise.sub(columns_of(x, size), rows_of(x, size)))
 
 
 def _inverse_of_squares(x: Value) -> Value:
     """1 / (x_j^2 - x_i^2) in the same way, to full precision where two are nearly equal."""
     size = x.shape[-1]
     columns, rows = columns_of(x, size), rows_of(x, size)
-    return _inverse_beside_diagonal(elementwise.mul(elementwise.sub(columns, rows), elementwise.add(columns, rows)))
+    return _off_diagonal_reciprocal(elementwise.mul(elementwise.sub(columns, rows), elementwise.add(columns, rows)))
 
 
-def _inverse_beside_diagonal(x: Value) -> Value:
-    """1 / x of matrices that are 0 on the diagonal, and 0 there."""
+def _off_diagonal_reciprocal(x: Value) -> Value:
+    """The reciprocals of the elements off the diagonal of matrices that are 0 on it, and 0 on the diagonal."""
     unit = identity(x)
     return elementwise.sub(elementwise.div(elementwise.one_like(x), elementwise.add(x, unit)), unit)
 

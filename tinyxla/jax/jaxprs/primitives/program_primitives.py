@@ -274,7 +274,7 @@ def _lists(primitive: Primitive, found: Any) -> list[Any]:
 
 
 def _avals_of_results(primitive: Primitive, avals: Sequence[Any], params: dict[str, Any]) -> list[Any]:
-    """What `abstract_eval` says of the results."""
+    """The abstract values of a primitive's results, by its `abstract_eval`."""
     assert primitive.abstract_eval is not None
     found = primitive.abstract_eval(*avals, **params)
     if isinstance(found, list | tuple) != primitive.multiple_results:

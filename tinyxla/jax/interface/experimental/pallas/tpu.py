@@ -51,7 +51,7 @@ SUBCORE_PARALLEL, ARBITRARY = GridDimensionSemantics.SUBCORE_PARALLEL, GridDimen
 
 @dataclass(frozen=True)
 class CompilerParams:
-    """What a TPU's compiler is told."""
+    """Parameters of Mosaic, the compiler of kernels for TPUs; interpreted kernels pass them by."""
 
     dimension_semantics: Sequence[Any] | None = None
     allow_input_fusion: Sequence[bool] | None = None

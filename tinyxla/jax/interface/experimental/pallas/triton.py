@@ -24,7 +24,7 @@ def debug_barrier() -> None:
 
 @dataclass(frozen=True)
 class CompilerParams:
-    """What a GPU's compiler is told."""
+    """Parameters of Triton, the compiler of kernels for GPUs; interpreted kernels pass them by."""
 
     num_warps: int | None = None
     num_stages: int | None = None
