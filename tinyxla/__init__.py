@@ -4,6 +4,11 @@ compiled."""
 import importlib as _importlib
 from typing import TYPE_CHECKING, Any as _Any
 
+from tinyxla.runtime.allocation import rarely_collected as _rarely_collected
+
+if not TYPE_CHECKING:
+    _rarely_collected(lambda: _importlib.import_module("tinyxla.api"))  # the objects of modules stay
+
 from tinyxla import (
     ad_checkpoint as ad_checkpoint,
     checkpoint_policies as checkpoint_policies,

@@ -55,6 +55,16 @@ def test_pytest_plugin(tmp_path: Path) -> None:
     assert "1 passed" in found.stdout
 
 
+def test_objects_of_imported_modules_count_as_old() -> None:
+    code = """
+        import gc, importlib.util
+        kept = [[k] for k in range(600)]
+        importlib.util.find_spec("wave")
+        print(gc.get_count()[0] < 100, gc.get_freeze_count())
+    """
+    assert lines(code) == ["True 0"]
+
+
 def test_exit_status_and_usage() -> None:
     assert run("-m", "tinyxla.jax", "-c", "import sys; sys.exit(3)", check=False).returncode == 3
     assert run("-m", "tinyxla.jax").stdout.startswith("usage: python -m tinyxla.jax")

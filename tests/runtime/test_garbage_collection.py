@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -111,3 +113,9 @@ def test_collection_thresholds_are_restored_after_errors() -> None:
     with pytest.raises(KeyError):
         tx.jit(lambda x: {}[0])(1.0)
     assert gc.get_threshold() == _THRESHOLD
+
+
+def test_importing_the_package_collects_no_old_objects() -> None:
+    code = "import gc, tinyxla; print(gc.get_stats()[2]['collections'], gc.get_threshold())"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert found == f"0 {gc.get_threshold()}\n"

@@ -1,11 +1,9 @@
 """`python -m tinyxla.jax script.py arguments` or `python -m tinyxla.jax -m module arguments`."""
 
-import gc
 import os
 import runpy
 import sys
 
-_MIN_YOUNG = 10_000  # objects that are new when garbage is collected: packages' modules are many objects that stay
 USAGE = "usage: python -m tinyxla.jax (script.py | -m module | -c code) [arguments ...]"
 
 
@@ -14,8 +12,6 @@ def main(arguments: list[str]) -> None:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
         return
-    young, *others = gc.get_threshold()
-    gc.set_threshold(max(young, _MIN_YOUNG), *others)
     first, *rest = arguments
     if first in ("-m", "-c"):
         if not rest:

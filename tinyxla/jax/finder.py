@@ -22,6 +22,7 @@ from tinyxla.errors import ArgumentError
 from tinyxla.jax.options import set_from_environment
 from tinyxla.jax.private_names import PrivateModule, is_required
 from tinyxla.jax.tracing.attributes import set_attributes
+from tinyxla.runtime.allocation import count_as_old
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.config import config
 
@@ -58,6 +59,7 @@ class JaxFinder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        count_as_old()  # packages' modules are many objects that stay
         root, _, rest = fullname.partition(".")
         if root not in _ROOTS:
             return None

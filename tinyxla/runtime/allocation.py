@@ -73,6 +73,13 @@ def rarely_collected(make: Callable[[], _Made]) -> _Made:
         deque(map(operator.call, (*_ageing(), restore)), 0)
 
 
+def count_as_old() -> None:
+    """Have all objects count as old for the garbage collector, such as those of the modules that were imported last:
+    no collection of young ones looks at them."""
+    for change in _ageing():
+        change()
+
+
 def _ageing() -> tuple[Callable[[], Any], ...]:
     """What makes all objects count as old; now and then, what collects those that nobody keeps."""
     global _aged
