@@ -46,5 +46,5 @@ def test_reductions(reduction: str, where: str) -> None:
         pytest.skip("argmax has one axis")
     program = tx.jit(lambda x: REDUCTIONS[reduction](x, axis=axis))
     kernels = program.lower(tx.ShapeDtypeStruct(shape, jnp.float32)).compile().kernels
-    largest = max(kernels, key=lambda kernel: len(kernel.assembly))
+    largest = max((x for x in kernels if x.name != "combine"), key=lambda kernel: len(kernel.assembly))
     assert re.search(r"\bv?(add|sub|mul|max|min|cmp\w*|fn?m\w+)ps\b", largest.assembly), largest.assembly

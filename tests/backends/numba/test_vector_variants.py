@@ -16,7 +16,7 @@ from tinyxla import lax
 from tinyxla.backends.numba.emit import printer, vector_variants
 from tinyxla.backends.numba.jit import engine
 
-CALL = r"call <\d+ x (float|double)> @[\w.-]+\.\d+\("
+CALL = r"call (?:fastcc )?<\d+ x (float|double)> @[\w.-]+\.\d+\("
 
 
 def chain(op: Callable[[Any], Any], length: int) -> Callable[[Any], Any]:
@@ -41,7 +41,7 @@ def run(monkeypatch: pytest.MonkeyPatch, path: Path, vectors: bool, function: An
         patch.setenv("TINYXLA_CACHE_DIR", str(path / str(vectors)))
         patch.setattr(engine, "_object_code", watched)
         if not vectors:
-            patch.setattr(engine, "vector_bytes", lambda: None)
+            patch.setattr(printer, "_MAX_INLINED_LINES", 10**9)
         tx.clear_caches()
         result = np.asarray(tx.jit(lambda *xs: function(*xs))(*(tx.numpy.asarray(x, x.dtype) for x in arrays)))
         tx.clear_caches()

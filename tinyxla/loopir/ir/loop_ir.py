@@ -283,6 +283,11 @@ class Loop:
     step: int = 1
     nonempty: bool = False
 
+    @property
+    def trip_count(self) -> int | None:
+        """The number of iterations of a loop whose step is 1, if the code knows it."""
+        return self.stop - self.start if isinstance(self.start, int) and isinstance(self.stop, int) else None
+
 
 @dataclass(slots=True)
 class Choice:

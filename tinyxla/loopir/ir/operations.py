@@ -9,7 +9,7 @@ slow path (the sine of a huge argument).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeGuard
+from typing import TypeGuard, get_args
 
 from tinyxla.loopir.ir.loop_ir import (
     Compute,
@@ -34,6 +34,8 @@ INLINE = frozenset(
     " or real round-nearest-even select sqrt subtract xor copy".split()
 )
 
+_VECTOR_STATEMENTS = (Shuffle, Prefetch, If, Fence, Gather, *get_args(TileOperation))
+
 
 def is_function(x: Statement) -> TypeGuard[Compute]:
     """True if a statement calls a function rather than being inline."""
@@ -56,7 +58,7 @@ def has_slow_path(x: Compute) -> bool:
 def is_vector_code(statements: Sequence[Statement]) -> bool:
     """True if statements are written in vectors or as routines are, and so need none of LLVM's passes."""
     return any(
-        isinstance(x, Shuffle | Prefetch | If | Fence | Gather | TileOperation)
+        isinstance(x, _VECTOR_STATEMENTS)
         or (isinstance(x, Load) and x.result.lanes > 1)
         or (isinstance(x, Loop) and is_vector_code(x.body))
         for x in statements

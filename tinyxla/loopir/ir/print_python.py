@@ -77,6 +77,8 @@ def print_python(kernel: Kernel, name: str | None = None) -> str:
 
 _ARITHMETIC: Mapping[str, str] = {"add": "{0} + {1}", "subtract": "{0} - {1}", "multiply": "{0} * {1}"}
 
+_EXTREMA = {f"{name}{of}": f"np.{name}({{0}}, {{1}})" for name in ("maximum", "minimum") for of in ("", "-of-numbers")}
+
 _FLOAT: Mapping[str, str] = {
     **_ARITHMETIC,
     **{name: op.scalar.expression for name, op in ops.items() if op.scalar},
@@ -88,8 +90,7 @@ _FLOAT: Mapping[str, str] = {
     "divide": "{0} / {1}",
     "imag": "0",
     "is-finite": "np.isfinite({0})",
-    "maximum": "np.maximum({0}, {1})",
-    "minimum": "np.minimum({0}, {1})",
+    **_EXTREMA,
     "multiply-add": "{0} * {1} + {2}",
     "negate": "-{0}",
     "real": "{0}",
@@ -116,7 +117,7 @@ _VECTOR: Mapping[str, str] = {
     **_BITWISE,
     "abs": "abs({0})",
     "dot-product-add": "dot_product_add({0}, {1}, {2}, {factors})",
-    **{name: f"np.{name}({{0}}, {{1}})" for name in ("maximum", "minimum")},
+    **_EXTREMA,
     "multiply-add": "{0} * {1} + {2}",
     "negate": "-{0}",
     "select": "np.where({0}, {1}, {2})",

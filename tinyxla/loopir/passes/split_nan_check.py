@@ -37,17 +37,17 @@ def split_nan_check(loop: Loop, opaque: Value) -> tuple[list[Statement], Loop, l
         if x is None or not _is_extremum_of(x, c) or uses[c.arg] > 1 or uses[x.result] > 1:
             continue
         extrema[x.result] = replace(x, op=_NUMBER_EXTREMA[x.op], attributes=())
-        name, extremum = c.result.name, Value(c.result.type, f"{c.result.name}.number")
+        name, extremum = c.result.name, Value(c.result.type, f"{c.result.name}_number")
         carried[k] = replace(c, result=extremum)
         (element,) = (o for o in x.operands if o is not c.arg)
         if element not in nan_flags:
             is_nan_now, nan_so_far, nan_updated, any_nan = (
-                Value("pred", f"{name}.{w}") for w in ("now", "inside", "so_far", "ever")
+                Value("pred", f"{name}_{w}") for w in ("now", "inside", "so_far", "ever")
             )
             nan_checks += [_is_nan(is_nan_now, element), Compute(nan_updated, "or", (nan_so_far, is_nan_now))]
             carried.append(LoopCarried(nan_so_far, Literal("pred", False), any_nan, nan_updated))
             nan_flags[element] = any_nan
-        loop_result = Value(c.result.type, f"{name}.of_elements")
+        loop_result = Value(c.result.type, f"{name}_of_elements")
         after += [
             Compute(loop_result, "select", (nan_flags[element], Literal(c.result.type, math.nan), extremum)),
             Compute(c.result, x.op, (c.init, loop_result), x.attributes),
@@ -84,7 +84,7 @@ def _hide_infinities(x: Compute, opaque: Value, before: list[Statement]) -> Comp
         if isinstance(o, Literal) and math.isinf(o.value):
             bits_type, bits = _INFINITIES[o.type]
             negative, masked, pattern, positive, operands[k] = values = [
-                Value(type, f"{x.result.name}.{name}{k}")
+                Value(type, f"{x.result.name}_{name}{k}")
                 for name, type in zip("abcde", (INDEX, INDEX, bits_type, o.type, o.type), strict=True)
             ]
             before += [

@@ -13,6 +13,7 @@ Rounding after every operation gives the 16-bit floats the results that evaluati
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +26,7 @@ import numpy as np
 from tinyxla.backends.numba.emit.llvm_types import MEMORY_TYPES, REGISTER_TYPES, constant
 from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar, LlvmVector, broadcast, mangled
 from tinyxla.errors import TinyxlaError
-from tinyxla.loopir.target import has_feature
+from tinyxla.loopir.target import has_feature, has_masks
 from tinyxla.ops import ops
 from tinyxla.scalar_math import complex_numbers, elementary
 from tinyxla.scalar_math.complex_numbers import Complex
@@ -103,6 +104,14 @@ def iota(first: LlvmScalar, lanes: int) -> LlvmVector:
 
 
 def _lane_mask(first: LlvmScalar, stop: LlvmScalar, lanes: int) -> LlvmVector:
+    """The lanes whose index is below `stop`, if that of the first one is `first`. A mask register takes them from as
+    many low bits of a number."""
+    if has_masks() and lanes < 64:
+        count = (stop - first).maximum(0).minimum(lanes)
+        ones = (first.literal(1) << count) - 1
+        bits = first.emitter.value(f"trunc i64 {ones.text} to i{lanes}")
+        text = first.emitter.value(f"bitcast i{lanes} {bits} to <{lanes} x i1>")
+        return LlvmVector(first.emitter, "pred", text, lanes)
     register, name = f"<{lanes} x i1>", f"get.active.lane.mask.{mangled('i1', lanes)}.i64"
     text = first.emitter.intrinsic(name, register, f"i64 {first.text}, i64 {stop.text}", "i64, i64")
     return LlvmVector(first.emitter, "pred", text, lanes)
@@ -150,7 +159,7 @@ def _clamp(low: Any, x: Any, high: Any) -> Any:
 
 
 def _imaginary_of_real(x: Any) -> Any:
-    return LlvmScalar(x.emitter, x.type, constant(x.type, 0))
+    return x.literal(0)
 
 
 def _functions(module: ModuleType) -> dict[str, Callable[..., Any]]:
@@ -411,6 +420,7 @@ def _carrier(type: str) -> str:
     return "u16" if type in NARROW else type
 
 
+@functools.cache
 def register_type(type: str) -> str:
     """The type of the scalar, or of each of the two, that holds a value of `type`."""
     held = "f32" if type in NARROW else PARTS.get(type, type)

@@ -39,8 +39,14 @@ from tinyxla.backends.numba.emit.operations import (
 )
 from tinyxla.backends.numba.emit.scalar import Emitter, LlvmScalar, LlvmVector, SlowPath, broadcast, mangled, splat
 from tinyxla.backends.numba.emit.vector_variants import callable_function, compiler_used, vector_lengths
-from tinyxla.backends.numba.emit.vectorize_integer import MAX_INTERLEAVED, Kind, VectorLoop, kinds_of
-from tinyxla.compiler.costs import LONG_ROW, MAX_UNROLLED, PARALLEL_CHUNK_ELEMENTS, SCRATCH_BYTES, VECTOR_ELEMENTS
+from tinyxla.compiler.costs import (
+    INTERLEAVED,
+    LONG_ROW,
+    MAX_UNROLLED,
+    PARALLEL_CHUNK_ELEMENTS,
+    SCRATCH_BYTES,
+    VECTOR_ELEMENTS,
+)
 from tinyxla.loopir.ir.affine import stride_of
 from tinyxla.loopir.ir.loop_ir import (
     INDEX,
@@ -79,7 +85,7 @@ from tinyxla.loopir.ir.loop_ir import (
     lanes_of,
     leaves_remainder,
 )
-from tinyxla.loopir.ir.operations import INLINE, is_function, is_index_arithmetic, is_vector_code, max_element_bytes
+from tinyxla.loopir.ir.operations import INLINE, is_function, is_index_arithmetic, max_element_bytes
 from tinyxla.loopir.ir.routines import multiply_symbol, routine_symbol
 from tinyxla.loopir.passes.split_nan_check import split_nan_check
 from tinyxla.loopir.target import is_x86
@@ -102,17 +108,17 @@ def print_llvm(
     name: str | None = None,
     masked_tails: bool = False,
     vector_bytes: int | None = None,
-    in_vectors: bool = False,
+    inlines_functions: bool = True,
     is_routine: bool = False,
 ) -> str:
     """The module that defines the kernel as `name` (by default its own name).
 
     `masked_tails`: short loops end in a masked vector rather than in a scalar loop, for processors with mask registers.
     `vector_bytes`: the size of vector registers; if it is known, long functions that are called often are not inlined.
-    `in_vectors`: loops over integers are printed vectorized, for compilations without LLVM's loop vectorizer.
+    `inlines_functions`: what is more than a few instructions becomes a function, which LLVM inlines.
     `is_routine`: the function takes the addresses of its arguments, and that of its parameters, and runs once.
     """
-    return _Printer(kernel, masked_tails, vector_bytes, in_vectors).module(name or kernel.name, is_routine)
+    return _Printer(kernel, masked_tails, vector_bytes, inlines_functions).module(name or kernel.name, is_routine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +141,10 @@ def _function(
     attributes: tuple[tuple[str, Any], ...],
     slow_path: SlowPath,
     has_scalef: bool = False,
+    lanes: int = 1,
 ) -> _Function:
     emitter = Emitter(slow_path, has_scalef)
-    operands = [named(emitter, type, f"x{position}") for position, type in enumerate(types)]
+    operands = [named(emitter, type, f"x{position}", lanes) for position, type in enumerate(types)]
     returned = scalars(emit(op, operands, types, result, dict(attributes)))
     if emitter.omitted:
         returned = (
@@ -154,7 +161,9 @@ def _function(
             together = emitter.value(f"insertvalue {register} {together}, {x.register} {x.text}, {k}")
         emitter.line(f"ret {register} {together}")
     name = ".".join([op, *dict.fromkeys(types), result, *(str(value) for _, value in attributes)])
-    name += ".branching" if emitter.block != "entry" else ".fast" if emitter.omitted else ""
+    name += (
+        f".{lanes}" if lanes > 1 else ".branching" if emitter.block != "entry" else ".fast" if emitter.omitted else ""
+    )
     parameters = ", ".join(f"{x.register} {x.text}" for operand in operands for x in scalars(operand))
     head = f"define internal {register} @{name}({parameters}) alwaysinline nounwind memory(none) {{"
     text = "\n".join([head, "entry:", *emitter.lines, "}"])
@@ -176,15 +185,20 @@ class _Use:
 class _Printer:
     """Prints one kernel; `values` maps the names of the loop IR to scalars, `views` those of views to addresses."""
 
-    def __init__(self, kernel: Kernel, masked_tails: bool, vector_bytes: int | None, in_vectors: bool) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        masked_tails: bool,
+        vector_bytes: int | None,
+        inlines_functions: bool,
+    ) -> None:
         self.kernel = kernel
-        self.in_vectors = in_vectors
-        self.is_vector_code = is_vector_code(kernel.body)
+        self.inlines_functions = inlines_functions
         self.masked_tails = masked_tails
         self.is_tail = False  # whether the loop that is printed is the remainder of a vectorized one
         self.vector_bytes = vector_bytes
         self.has_scalef = vector_bytes == 64  # an instruction of AVX-512
-        self.emitter = Emitter()
+        self.emitter = Emitter(has_scalef=self.has_scalef)
         self.values: dict[str, Number] = {}
         self.views: dict[str, str] = {}
         self.tiles: dict[str, int] = {}  # numbers of registers
@@ -277,6 +291,9 @@ class _Printer:
     def _is_long(self, use: _Use) -> bool:
         """Whether inlining a function makes a kernel too long for LLVM. In straight-line code nothing is vectorized, so
         a call costs less than the operation; in loops of few iterations some of LLVM's passes are quadratic."""
+        if use.function.result.startswith("<"):
+            is_repeated = use.times > _ALWAYS_INLINED_CALLS
+            return is_repeated and use.times * use.function.text.count("\n") > _MAX_INLINED_LINES
         most = _MAX_STRAIGHT_LINES if use.iterations == 1 else _MAX_VECTORIZED_LINES
         return use.iterations < VECTOR_ELEMENTS and use.times * use.function.text.count("\n") > most
 
@@ -364,19 +381,17 @@ class _Printer:
         mask = self._mask(compute)
         if mask:
             return operands[0] & (-self._operand(self.kernel.first)).maximum(mask)  # `first` is not negative
+        if LlvmVector in map(type, operands):
+            operands = [x if isinstance(x, LlvmVector) else broadcast(x, compute.result.lanes) for x in operands]
         if is_index_arithmetic(compute):
             return INDICES[dict(attributes)["index"]][op](*operands).bitcast("s64")
         types = tuple(x.type for x in compute.operands)
-        for type in (*types, result):
-            register_type(type)
-        if any(isinstance(x, LlvmVector) for x in operands):
-            lanes = compute.result.lanes
-            vectors = [x if isinstance(x, LlvmVector) else broadcast(x, lanes) for x in operands]
-            return emit(op, vectors, types, result, dict(attributes))
+        for x in (*types, result):
+            register_type(x)
         if self.parallel and not self.repeats and _divides_integers(compute):
             op = f"{op}-in-vectors"
             compute = replace(compute, op=op)
-        if op in INLINE or self.is_vector_code:  # where no pass of LLVM's inlines functions
+        if op in INLINE or not self.inlines_functions:
             return emit(op, operands, types, result, dict(attributes))
         operation = (op, types, result, attributes)
         function = self._function_of(compute)
@@ -391,11 +406,11 @@ class _Printer:
         value = self.emitter.value(f"call {function.result} @{function.name}({arguments})")
         count = (2 if result in PARTS else 1) + function.omits_slow_path
         if count == 1:
-            return number(self.emitter, result, [value])
+            return number(self.emitter, result, [value], compute.result.lanes)
         parts = [self.emitter.value(f"extractvalue {function.result} {value}, {k}") for k in range(count)]
         if function.omits_slow_path and self.omitted is not None:
             self.omitted.append(LlvmScalar(self.emitter, "pred", parts.pop()))
-        return number(self.emitter, result, parts)
+        return number(self.emitter, result, parts, compute.result.lanes)
 
     def _mask(self, x: Compute) -> int:
         """The mask of the index of a vectorized loop modulo a power of two, or else 0. LLVM would take the remainder
@@ -406,8 +421,9 @@ class _Printer:
         return size - 1 if size.bit_count() == 1 and size < self.iterations else 0
 
     def _function_of(self, x: Compute) -> _Function:
-        types = tuple(operand.type for operand in x.operands)
-        return _function(x.op, types, x.result.type, x.attributes, self._slow_path(), self.has_scalef)
+        types, lanes = tuple(operand.type for operand in x.operands), x.result.lanes
+        slow_path = self._slow_path() if lanes == 1 else "select"
+        return _function(x.op, types, x.result.type, x.attributes, slow_path, self.has_scalef, lanes)
 
     def _slow_path(self) -> SlowPath:
         return "omit" if self.omitted is not None else "branch" if self.iterations == 1 else "select"
@@ -638,9 +654,6 @@ class _Printer:
             self.values[choice.result.name] = result
 
     def _loop(self, loop: Loop) -> None:
-        kinds = kinds_of(loop) if self.in_vectors and self.vector_bytes else None
-        if kinds and self.vector_bytes:
-            return self._vector_loop(loop, kinds, self.vector_bytes)
         has_tail = (loop.has_remainder or leaves_remainder(loop)) and not _has_pairs(loop)
         if not (self.masked_tails and has_tail) or self.repeats or self.omitted is not None:
             return self._one_loop(loop, ".repeated" if self.repeats else "")
@@ -654,30 +667,6 @@ class _Printer:
         self.is_tail = True
         self._one_loop(replace(loop, start=middle, carried=[replace(c, init=c.result) for c in loop.carried]), ".tail")
         self.is_tail = False
-
-    def _vector_loop(self, loop: Loop, kinds: dict[str, Kind], vector_bytes: int) -> None:
-        """The iterations that fill vectors, and a scalar loop over the remainder; a single iteration is scalar."""
-        emitter = self.emitter
-
-        def address(buffer: Buffer, index: Index) -> str:
-            return self._addresses(buffer, index)[0]
-
-        printed = VectorLoop(loop, kinds, emitter, self.values, lambda x: self._block([x]), address, vector_bytes)
-        if printed.lanes == 1:
-            return self._one_loop(loop, "")
-        middle: Index = Value(loop.index.type, f"{loop.index.name}.middle")
-        first, stop = self._index(loop.start), self._index(loop.stop)
-        if isinstance(loop.start, int) and isinstance(loop.stop, int):
-            middle = loop.start + max(0, loop.stop - loop.start) // printed.step * printed.step
-        else:
-            size = emitter.value(f"sub nsw i64 {stop}, {first}")
-            count = emitter.intrinsic("smax.i64", "i64", f"i64 {size}, i64 0", "i64, i64")
-            vectorized = emitter.value(f"and i64 {count}, {-printed.step}")
-            emitter.line(f"%{middle.name} = add nsw i64 {first}, {vectorized}")
-            self.values[middle.name] = named(emitter, middle.type, middle.name)
-        printed.print(first, self._index(middle))
-        rest = [replace(carried, init=carried.result) for carried in loop.carried]
-        self._one_loop(replace(loop, start=middle, carried=rest), ".tail")
 
     def _one_loop(self, loop: Loop, suffix: str) -> None:
         start, stop = loop.start, loop.stop
@@ -771,7 +760,7 @@ class _Printer:
         """Loop metadata, as the suffix of the loop's branch: that unrolling gains nothing; of an innermost loop, that
         its iterations access different memory, and how it is vectorized."""
         facts: list[str] = []
-        count = loop.stop - loop.start if isinstance(loop.start, int) and isinstance(loop.stop, int) else None
+        count = loop.trip_count
         innermost = not any(isinstance(statement, (Loop, Multiply, Call)) for statement in loop.body)
         if innermost and (self.repeats or (loop.sequential and not loop.carried)):
             facts.append(self._describe('!{!"llvm.loop.vectorize.enable", i1 false}'))
@@ -809,7 +798,7 @@ class _Printer:
             return [*tail, 'interleave.count", i32 2']
         if count is None:  # four vectors hold more than `VECTOR_ITERATIONS` narrow elements
             widest = max_element_bytes(loop)
-            return [f'interleave.count", i32 {widest}'] if loop.has_remainder and widest < MAX_INTERLEAVED else []
+            return [f'interleave.count", i32 {widest}'] if loop.has_remainder and widest < INTERLEAVED else []
         if pairs and in_any_order and not loop.carried and _max_unrolled(loop) < count < VECTOR_ELEMENTS:
             return ['vectorize.enable", i1 true', 'vectorize.width", i32 4', 'interleave.count", i32 1']
         if masks and count % VECTOR_ELEMENTS and count < LONG_LOOP_ITERATIONS:
@@ -845,7 +834,7 @@ def _interleaved(loop: Loop, count: int) -> list[str]:
     is_narrow = widest == 1 or (widest == 2 and not loop.carried)
     if not vectors or not is_narrow or loop.sequential:
         return []
-    return [f'interleave.count", i32 {math.gcd(vectors, MAX_INTERLEAVED)}']
+    return [f'interleave.count", i32 {math.gcd(vectors, INTERLEAVED)}']
 
 
 def _leaves_one(loop: Loop, count: int | None) -> bool:
@@ -887,7 +876,7 @@ def _iterations(loop: Loop) -> float:
     """The trip count, infinite if it is unknown; 1 for a loop that is not vectorized."""
     if loop.sequential:
         return 1
-    return loop.stop - loop.start if isinstance(loop.start, int) and isinstance(loop.stop, int) else math.inf
+    return math.inf if loop.trip_count is None else loop.trip_count
 
 
 def _max_unrolled(loop: Loop) -> int:

@@ -77,9 +77,10 @@ class LlvmScalar:
         return f"LlvmScalar({self.type} {self.text})"
 
     def known(self) -> float | None:
-        """The value of a constant float."""
-        is_constant = self.type in _FLOATS and self.text.startswith("0x")
-        return struct.unpack(">d", bytes.fromhex(self.text[2:]))[0] if is_constant else None
+        """The value of a constant float, or of all lanes."""
+        digits = self.text.removeprefix(f"splat ({REGISTER_TYPES[self.type]} ").removesuffix(")")
+        is_constant = self.type in _FLOATS and digits.startswith("0x")
+        return struct.unpack(">d", bytes.fromhex(digits[2:]))[0] if is_constant else None
 
     def _text(self, other: Operand) -> str:
         if isinstance(other, float | int):
@@ -94,6 +95,10 @@ class LlvmScalar:
     def of(self, type: str, text: str) -> LlvmScalar:
         """Of as many lanes."""
         return LlvmScalar(self.emitter, type, text)
+
+    def literal(self, value: float) -> LlvmScalar:
+        """A constant of this type, in as many lanes."""
+        return self._same(self._constant(value))
 
     def _same(self, text: str) -> LlvmScalar:
         return self.of(self.type, text)
@@ -157,7 +162,7 @@ class LlvmScalar:
     def __neg__(self) -> LlvmScalar:
         if self.type in _FLOATS:
             return self._same(self.emitter.value(f"fneg {self.register} {self.text}"))
-        return self._binary("sub", "0", self.text)
+        return self._binary("sub", self._constant(0), self.text)
 
     def __and__(self, other: Operand) -> LlvmScalar:
         return self._binary("and", self.text, self._text(other))
@@ -169,7 +174,7 @@ class LlvmScalar:
         return self._binary("xor", self.text, self._text(other))
 
     def __invert__(self) -> LlvmScalar:
-        return self._binary("xor", self.text, "true" if self.type == "pred" else "-1")
+        return self._binary("xor", self.text, self._constant(-1))
 
     __rand__ = __and__
     __ror__ = __or__
@@ -290,8 +295,7 @@ class LlvmScalar:
         if type == "pred":
             return self.not_equal(0)
         if self.type == "pred" and type in _FLOATS:  # a vector's mask chooses quicker than it becomes numbers
-            one = self.of(type, "")
-            return self.where(one._same(one._constant(1)), 0)
+            return self.where(self.of(type, "").literal(1), 0)
         opcode, target = _conversion(self.type, type), self.of(type, self.text)
         if opcode is None:
             return target
@@ -312,7 +316,8 @@ class LlvmScalar:
         if self.emitter.has_scalef:
             integer, register = exponent.register, self.register
             arguments, parameters = f"{register} {self.text}, {integer} {exponent.text}", f"{register}, {integer}"
-            return self._same(self.emitter.intrinsic(f"ldexp.{self.type}.{integer}", register, arguments, parameters))
+            name = f"ldexp.{self._suffix()}.{exponent._suffix()}"
+            return self._same(self.emitter.intrinsic(name, register, arguments, parameters))
         form = FORMATS[self.type]
         half = (exponent.bitcast(form.signed) >> 1).bits()
         return self * power_of_two(half, form) * power_of_two(exponent - half, form)
@@ -320,7 +325,7 @@ class LlvmScalar:
     def count_leading_zeros(self) -> LlvmScalar:
         register = self.register
         arguments, parameters = f"{register} {self.text}, i1 false", f"{register}, i1"
-        return self._same(self.emitter.intrinsic(f"ctlz.{register}", register, arguments, parameters))
+        return self._same(self.emitter.intrinsic(f"ctlz.{self._suffix()}", register, arguments, parameters))
 
     def population_count(self) -> LlvmScalar:
         return self.intrinsic("ctpop")

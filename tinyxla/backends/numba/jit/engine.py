@@ -16,6 +16,7 @@ from __future__ import annotations
 import atexit
 import functools
 import hashlib
+import math
 import os
 import re
 import sys
@@ -39,22 +40,22 @@ from tinyxla.backends.numba.emit import (
     printer,
     scalar,
     vector_variants,
-    vectorize_integer,
 )
 from tinyxla.backends.numba.emit.llvm_templates import expand_macros
 from tinyxla.backends.numba.emit.operations import UnsupportedKernel
 from tinyxla.backends.numba.emit.printer import print_llvm
-from tinyxla.backends.numba.emit.vectorize_integer import kinds_of
 from tinyxla.backends.numba.jit import binding
 from tinyxla.backends.numba.jit.binding import Compilation, LLVMError, Owner, symbol_address
 from tinyxla.backends.numba.jit.object_files import packed, unpacked
 from tinyxla.compiler import costs
+from tinyxla.compiler.costs import MAX_UNROLLED
 from tinyxla.errors import TinyxlaError
 from tinyxla.loopir.ir import fingerprint, loop_ir, operations as ir_operations, types
 from tinyxla.loopir.ir.fingerprint import kernel_fingerprint
-from tinyxla.loopir.ir.loop_ir import Call, Kernel, Load, Loop, Multiply, Statement
+from tinyxla.loopir.ir.loop_ir import Call, Compute, Kernel, Load, Loop, Multiply, Statement
 from tinyxla.loopir.ir.operations import is_vector_code
-from tinyxla.loopir.passes import split_nan_check
+from tinyxla.loopir.passes import split_nan_check, vectorize_loops
+from tinyxla.loopir.passes.vectorize_loops import are_vectorizable, kinds_of, vectorized
 from tinyxla.loopir.target import has_feature, has_masks, processor, vector_bytes
 from tinyxla.ops import ops
 from tinyxla.runtime.threads import Task, get_num_threads
@@ -75,7 +76,7 @@ _OptionSet = Literal["default", "fast", "straight-line"]
 _WITH_STRAIGHT_LINE_OPTIONS: tuple[str, ...] = ("straight-line", "long")
 _OPTION_SETS: tuple[_OptionSet, ...] = ("default", "fast", "straight-line")
 _Pipeline = Literal[
-    "calls", "final", "inline", "scalar", "straight-line", "long", "loops", "slp"
+    "calls", "final", "inline", "scalar", "vectors", "straight-line", "long", "loops", "slp"
 ]  # which passes run; see `_optimize`
 _EMITTERS = (  # the modules that decide which code a kernel becomes
     costs,
@@ -91,7 +92,7 @@ _EMITTERS = (  # the modules that decide which code a kernel becomes
     split_nan_check,
     types,
     vector_variants,
-    vectorize_integer,
+    vectorize_loops,
 )
 
 
@@ -198,7 +199,7 @@ def start_kernel(kernel: Kernel, is_builtin: bool = False, is_scalar: bool = Fal
     builtin = _builtin_addresses.get(key)
     if builtin is not None:
         return lambda: builtin["kernel"]
-    text = functools.partial(kernel_text, kernel, _unique("kernel", key), is_builtin)
+    text = functools.partial(_text, kernel, pipeline, _unique("kernel", key))
     unit = _Unit(key, ["kernel"], text, pipeline)
     in_flight = _submit(unit)
 
@@ -215,10 +216,15 @@ def _unique(name: str, key: str) -> str:
     return f"{name}_{key[:32]}"
 
 
-def kernel_text(kernel: Kernel, name: str | None = None, is_builtin: bool = False, is_routine: bool = False) -> str:
-    """A kernel as LLVM text for this processor."""
-    in_vectors = _pipeline(kernel.body, is_builtin) in ("final", "inline")
-    return print_llvm(kernel, name, has_masks(), vector_bytes(), in_vectors, is_routine)
+def kernel_text(kernel: Kernel, is_builtin: bool = False, is_scalar: bool = False, is_routine: bool = False) -> str:
+    """A kernel as LLVM text for this processor; see `start_kernel`."""
+    return _text(kernel, _pipeline(kernel.body, is_builtin, is_scalar), is_routine=is_routine)
+
+
+def _text(kernel: Kernel, pipeline: _Pipeline, name: str | None = None, is_routine: bool = False) -> str:
+    if pipeline in ("inline", "vectors"):
+        kernel = vectorized(kernel, vector_bytes(), has_masks())
+    return print_llvm(kernel, name, has_masks(), vector_bytes(), pipeline != "final", is_routine)
 
 
 def _carries_many_values(statements: Sequence[Statement]) -> bool:
@@ -234,12 +240,25 @@ def _pipeline(statements: Sequence[Statement], is_builtin: bool, is_scalar: bool
         return "final"
     if is_builtin and _is_explicitly_vectorized(statements):
         return "inline"
-    if is_scalar and not any(isinstance(y, (Loop, Call)) for x in statements if isinstance(x, Loop) for y in x.body):
+    if is_scalar and all(_iterations(x.body) <= MAX_UNROLLED for x in statements if isinstance(x, Loop)):
         return "scalar"
+    if are_vectorizable(statements, vector_bytes(), has_masks()):
+        return "vectors"
     if not _carries_many_values(statements):
         return "long" if _has_long_body(statements) else "loops"
     is_long = _length(statements) >= costs.MAX_INSTRUCTIONS // 2 and _is_explicitly_vectorized(statements)
     return "straight-line" if is_long or _is_straight_line(statements) else "slp"
+
+
+def _iterations(statements: Sequence[Statement]) -> float:
+    """How often the innermost statements run, infinite if it is unknown or they call routines."""
+    counts = [1.0]
+    for x in statements:
+        if isinstance(x, Call):
+            return math.inf
+        if isinstance(x, Loop):
+            counts.append(math.inf if x.trip_count is None else x.trip_count * _iterations(x.body))
+    return max(counts)
 
 
 def _length(statements: Sequence[Statement]) -> int:
@@ -263,10 +282,16 @@ def _is_straight_line(statements: Sequence[Statement]) -> bool:
 
 
 def _is_explicitly_vectorized(statements: Sequence[Statement]) -> bool:
-    """Whether LLVM's loop passes would gain nothing: every innermost loop is sequential or printed as vectors."""
+    """Whether LLVM's loop passes would gain nothing: every innermost loop is sequential, or of integers and becomes one
+    over vectors."""
     loops = [x for x in statements if isinstance(x, Loop)]
     inner = [x for x in loops if not any(isinstance(y, (Loop, Call)) for y in x.body)]
-    return all(x.sequential or kinds_of(x) for x in inner) and all(_is_explicitly_vectorized(x.body) for x in loops)
+    are_vectors = all(x.sequential or (_is_integer_code(x.body) and kinds_of(x)) for x in inner)
+    return are_vectors and all(_is_explicitly_vectorized(x.body) for x in loops)
+
+
+def _is_integer_code(statements: Sequence[Statement]) -> bool:
+    return all(x.result.type[0] in "pus" for x in statements if isinstance(x, Load | Compute))
 
 
 def _only_calls_routines(statements: Sequence[Statement]) -> bool:
@@ -305,9 +330,10 @@ def define_kernel(symbol: str, kernel: Kernel, is_cold: bool = False) -> None:
     """Queue a builtin kernel for compilation, and define a symbol for it. It is called with the addresses of its
     arguments and that of its parameters. Of a kernel that `is_cold` few instructions are executed: it is compiled
     without optimization."""
-    pipeline = "calls" if is_cold else _pipeline(kernel.body, is_builtin=True)
+    usual = _pipeline(kernel.body, is_builtin=True)
+    pipeline = "calls" if is_cold else usual
     key = _key("routine", kernel_fingerprint(kernel), _emission_version(), pipeline)
-    text = functools.partial(kernel_text, kernel, _unique("kernel", key), is_builtin=True, is_routine=True)
+    text = functools.partial(_text, kernel, usual, _unique("kernel", key), is_routine=True)
     _submit(_Unit(key, ["kernel"], text, pipeline, {"kernel": symbol}))
 
 
@@ -486,20 +512,22 @@ def optimized_text(text: str) -> str:
 def assembly(kernel: Kernel, is_builtin: bool = False, is_scalar: bool = False) -> str:
     """The assembly of a kernel for this processor."""
     pipeline = _pipeline(kernel.body, is_builtin, is_scalar)
-    return _inspect(kernel_text(kernel, is_builtin=is_builtin), pipeline, Compilation.assembly)
+    return _inspect(_text(kernel, pipeline), pipeline, Compilation.assembly)
 
 
 def _optimize(owner: Owner, text: str, pipeline: _Pipeline, machine: int) -> Compilation:
     """Run LLVM's passes on a text. `loops` is LLVM's level 2; `slp` adds the vectorizer of straight-line code, which
-    costs time and changes nothing in kernels that are loops; `inline`, `scalar` and `straight-line` only inline and
-    combine instructions, where there is no loop to gain from, or since some of LLVM's passes are quadratic in the
-    length of a block; `calls` and `final` run none. `long` is `loops` with other options (`_set_options`)."""
+    costs time and changes nothing in kernels that are loops. `vectors`, `inline`, `scalar` and `straight-line` only
+    inline and combine instructions: their loops are vectorized already, or there is no loop to gain from, or some of
+    LLVM's passes are quadratic in the length of a block. `calls` and `final` run none. `long` is `loops` with other
+    options (`_set_options`)."""
     _, layout, triple = _compiler()
     compilation = Compilation(owner, text, layout, triple)
     if pipeline == "inline":
         compilation.inline(machine)
-    elif pipeline in ("scalar", "straight-line"):
+    elif pipeline in ("scalar", "vectors", "straight-line"):
         compilation.inline(machine, straight=True)
+
     elif pipeline not in ("calls", "final"):
         compilation.optimize(machine, slp_vectorization=pipeline == "slp")
     return compilation

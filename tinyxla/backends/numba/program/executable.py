@@ -99,7 +99,7 @@ class KernelInfo:
     @property
     def llvm(self) -> str:
         """The loops as LLVM text, before optimization."""
-        return kernel_text(self._kernel, is_builtin=self._is_builtin)
+        return kernel_text(self._kernel, self._is_builtin, is_scalar=self.extent == 1)
 
     @property
     def assembly(self) -> str:
