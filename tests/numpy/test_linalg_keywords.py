@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -84,6 +85,19 @@ def test_svd_and_eigh_give_a_part_by_index() -> None:
         tnp.linalg.svd(TALL, full_matrices=False, subset_by_index=(2, 4))
     with pytest.raises(ArgumentError, match="full_matrices=False"):
         tnp.linalg.svd(TALL, subset_by_index=(0, 2))
+
+
+@pytest.mark.parametrize("a", [np.eye(3), np.diag([1.0, -1.0, 0.0, 2.0]), TALL.T @ TALL])
+def test_svd_of_hermitian_matrices_has_the_vectors_and_order_of_jax(a: Any) -> None:
+    a = a.astype(np.float32)
+    expected = jax.numpy.linalg.svd(a, hermitian=True)
+    for _ in range(3):
+        found = tnp.linalg.svd(a, hermitian=True)
+        for mine, theirs in zip(found, expected, strict=True):
+            np.testing.assert_allclose(mine, theirs, atol=1e-4, rtol=1e-4)
+    np.testing.assert_allclose((found.U * found.S) @ found.Vh, a, atol=1e-4)
+    np.testing.assert_allclose(tnp.linalg.svd(a, compute_uv=False, hermitian=True), found.S, rtol=1e-6)
+    np.testing.assert_allclose(tnp.linalg.svd(a, hermitian=True, subset_by_index=(1, 3)).S, found.S[1:3], rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64])

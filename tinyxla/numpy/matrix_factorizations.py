@@ -10,6 +10,7 @@ from tinyxla.numpy import lapack
 from tinyxla.numpy.arguments import (
     ArrayLike,
     broadcast_to_shape,
+    cast,
     choice_of,
     inexact_array,
     integers_of,
@@ -18,8 +19,9 @@ from tinyxla.numpy.arguments import (
 from tinyxla.numpy.elementwise import arithmetic as arith
 from tinyxla.numpy.indexing.take_where import take_along_axis
 from tinyxla.numpy.joining import concatenate
-from tinyxla.numpy.manipulation import expand_dims, matrix_transpose as transposed
+from tinyxla.numpy.manipulation import expand_dims, flip, matrix_transpose as transposed
 from tinyxla.numpy.operations import eigenvalues, factorizations, linear_algebra
+from tinyxla.numpy.sorting import argsort
 from tinyxla.shapes import Shape
 from tinyxla.shapes.symbolic import min_dim
 from tinyxla.tracing.array import Array
@@ -254,6 +256,23 @@ def subset_svd(what: str, x: Any, full_matrices: bool, compute_uv: bool, subset:
     return (u, s, vh) if compute_uv else s
 
 
+@boundary
+def hermitian_svd(what: str, x: Any, compute_uv: bool, subset: Any) -> Any:
+    """The singular value decomposition of Hermitian matrices by their eigendecomposition x = U diag(w) U*: S is |w| in
+    descending order, equal ones by descending index, and V is U diag(sign(w))."""
+    vectors, values = factorizations.eigh(symmetrized(x), lower=True)
+    order = flip(argsort(arith.absolute(values)), -1)
+    chosen = index_range(what, subset, x.shape[-1])
+    if chosen is not None:
+        order = order[..., chosen]
+    values = take_along_axis(values, order, -1)
+    s = arith.absolute(values)
+    if not compute_uv:
+        return s
+    u = take_along_axis(vectors, expand_dims(order, -2), -1)
+    return u, s, linear_algebra.adjoint(arith.multiply(u, cast(expand_dims(arith.sign(values), -2), u.dtype)))
+
+
 @overload
 def svd(
     a: ArrayLike,
@@ -301,7 +320,7 @@ def svd(
         full_matrices: U and Vh are square; else they have min(m, n) columns and rows, and there is a derivative where
             the singular values differ.
         compute_uv: give U and Vh, too.
-        hermitian: accepted for compatibility.
+        hermitian: the matrices are Hermitian; U and Vh are their eigenvectors up to signs.
         subset_by_index: the range (start, end) of those singular values that are given, with vectors only if not
             `full_matrices`.
 
@@ -317,8 +336,11 @@ def svd(
         >>> jnp.linalg.svd(jnp.array([[3.0, 0.0], [0.0, -4.0]])).S
         Array([4., 3.], dtype=float32)
     """
-    x = matrices("linalg.svd", a)
-    found = subset_svd("linalg.svd", x, bool(full_matrices), bool(compute_uv), subset_by_index)
+    x = matrices("linalg.svd", a, square=bool(hermitian))
+    if hermitian:
+        found = hermitian_svd("linalg.svd", x, bool(compute_uv), subset_by_index)
+    else:
+        found = subset_svd("linalg.svd", x, bool(full_matrices), bool(compute_uv), subset_by_index)
     return SVDResult(*found) if compute_uv else found
 
 
