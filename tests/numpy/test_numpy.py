@@ -812,6 +812,15 @@ def test_text() -> None:
     assert repr(wide).endswith(" 1.5]],\n      dtype=float32)")
 
 
+@pytest.mark.parametrize("spec", [".2f", "d", ">10"])
+def test_arrays_of_some_axes_refuse_format_specifications_as_in_jax(spec: str) -> None:
+    for module in (jnp, jax.numpy):
+        with pytest.raises(TypeError, match="unsupported format string"):
+            format(module.ones(3), spec)
+    assert f"{jnp.ones(3)}" == "[1. 1. 1.]"
+    assert f"{jnp.float32(1.5):.2f}" == "1.50"
+
+
 def test_grids() -> None:
     for grid in ("mgrid", "ogrid"):
         for index in (slice(0, 3), (slice(0, 3), slice(1, 2, 0.25)), (slice(0, 1, 5j), slice(2))):

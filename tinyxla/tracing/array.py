@@ -385,7 +385,9 @@ class Array:
         )
 
     def __format__(self, spec: str) -> str:
-        return format(self.primal("format()").buffer()[()], spec) if not self.shape else format(str(self), spec)
+        if self.shape and not spec:
+            return str(self)
+        return format(self.primal("format()").buffer()[()], spec)
 
     def with_weak_type(self, weak: bool) -> Array:
         """This array, weakly typed or not.
