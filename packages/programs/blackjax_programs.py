@@ -56,4 +56,30 @@ def sequential_monte_carlo():
     return state.particles.shape
 
 
-PROGRAMS = [samplers, hamiltonian, window_adaptation, sequential_monte_carlo]
+def gaussian_priors():
+    covariance = jnp.eye(2)
+    slices = blackjax.elliptical_slice(density, mean=jnp.zeros(2), cov=covariance)
+    gradients = blackjax.mgrad_gaussian(density, mean=jnp.zeros(2), covariance=covariance, step_size=0.1)
+    return [sampled(kernel, kernel.init(jnp.zeros(2)), 3) for kernel in (slices, gradients)]
+
+
+def stochastic_gradients():
+    data = jax.random.normal(jax.random.PRNGKey(2), (100, 2)) + jnp.array([1.0, -1.0])
+    estimate = blackjax.sgmcmc.gradients.grad_estimator(density, lambda x, y: -0.5 * jnp.sum((x - y) ** 2), 100)
+    positions = []
+    for kernel in (blackjax.sgld(estimate), blackjax.sghmc(estimate, 4)):
+        position = kernel.init(jnp.zeros(2))
+        for key in jax.random.split(jax.random.PRNGKey(3), 3):
+            position = jax.jit(kernel.step)(key, position, data[:20], 1e-3)
+        positions.append(position)
+    return positions
+
+
+PROGRAMS = [
+    samplers,
+    hamiltonian,
+    window_adaptation,
+    sequential_monte_carlo,
+    gaussian_priors,
+    stochastic_gradients,
+]
