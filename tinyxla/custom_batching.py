@@ -40,6 +40,7 @@ class custom_vmap(CustomFunction[P, R]):
     what = "custom_vmap"
 
     _setter = "def_vmap"
+    _keeps_numbers = False
 
     def __init__(self, fun: Callable[P, R]) -> None:
         super().__init__(fun)  # without the arguments of the others

@@ -129,6 +129,7 @@ class CustomFunction(Described, Generic[P, R]):
     what: str
     _setter: str  # the method that sets the rule
     _hands_tracers_on = False  # whether tracers of vmap may be among the arguments that are just handed on
+    _keeps_numbers = True  # outside of transformations the function gets numbers of Python as they are
 
     def __init__(
         self, fun: Callable[P, R], nondiff_argnums: Sequence[int] = (), nondiff_argnames: str | Sequence[str] = ()
@@ -200,7 +201,7 @@ class CustomFunction(Described, Generic[P, R]):
         handed_on, others, fixed = self._parts(self._arguments(args, kwargs))
         if not self._rules:
             raise MissingRuleError(f"{self} has no rule; define one with {self.__name__}.{self._setter}.")
-        if state.depth == 0:  # outside of all transformations numbers of Python are what they are
+        if self._keeps_numbers and state.depth == 0:  # outside of all transformations
             numbers = pytrees.leaves(others)
             if _are_numbers(numbers):
                 return self.fun(*args, **kwargs)

@@ -918,3 +918,12 @@ def test_pullbacks_of_rules_that_close_over_mapped_arrays_run_in_threads(make: A
     with futures.ThreadPoolExecutor(4) as threads:
         found = list(threads.map(lambda k: pullback(np.full(3, k, np.float32))[0], range(16)))
     np.testing.assert_allclose(found, [5 * k * V.sum() for k in range(16)], rtol=1e-5)
+
+
+def test_custom_vmap_makes_arrays_of_numbers_outside_of_transformations() -> None:
+    for library in (tx, jax):
+        function = library.custom_batching.custom_vmap(lambda x, y: x * y)
+        function.def_vmap(lambda size, batched, x, y: (x * y, True))
+        for arguments, dtype in (((2.0, 3.0), "float32"), ((2, 3), "int32"), ((True, 2), "int32")):
+            found = function(*arguments)
+            assert (found.dtype, found.weak_type, float(found)) == (dtype, True, arguments[0] * arguments[1])
