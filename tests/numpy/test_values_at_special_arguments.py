@@ -98,6 +98,13 @@ def test_gammainc_slope_at_zero_is_the_density(a: float, slope: float) -> None:
             assert float(derivative(0.0)) == sign * slope
 
 
+@pytest.mark.parametrize("a", [0.0, -0.0])
+def test_gammainc_slope_by_a_shape_of_zero_is_the_exponential_integral(a: float) -> None:
+    for share, sign in ((scipy.special.gammainc, -1), (scipy.special.gammaincc, 1)):
+        for derivative in (tx.grad(share), tx.jit(tx.grad(share))):
+            np.testing.assert_allclose(float(derivative(a, 0.5)), sign * 0.5597736, rtol=1e-5)
+
+
 @pytest.mark.parametrize(("a", "b", "x", "slope"), [(1.0, 2.0, 0.0, 2.0), (2.0, 1.0, 1.0, 2.0), (3.0, 2.0, 0.0, 0.0)])
 def test_betainc_slope_at_the_edges_is_the_density(a: float, b: float, x: float, slope: float) -> None:
     derivative = tx.grad(lambda x: scipy.special.betainc(a, b, x))
@@ -169,6 +176,9 @@ def test_variance_without_degrees_of_freedom_is_nan() -> None:
 
 def test_variance_is_of_the_type_that_is_asked_for() -> None:
     assert tnp.var(tnp.arange(3.0), dtype=np.complex64).dtype == np.complex64
+    for function, expected in (("var", np.var), ("std", np.std), ("nanvar", np.var), ("nanstd", np.std)):
+        found = getattr(tnp, function)(tnp.array([1.0, 2.0, 5.0]), dtype=int)
+        assert (found.dtype, int(found)) == (np.int32, expected([1.0, 2.0, 5.0], dtype=int))
     with pytest.raises(DTypeError, match="complex numbers cannot be computed in float32"):
         tnp.var(tnp.array([1j]), dtype=np.float32)
     with pytest.raises(ArgumentError, match="give one, not 1 and 2"):

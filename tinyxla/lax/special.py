@@ -133,9 +133,9 @@ def slope_on_host(name: str, *numbers: int) -> Partial:
 
 def _difference(function: Function, number: int, around: Any, step: float) -> Function:
     """The derivative by an operand near some values, by differences: central ones, or near zero, which may be an end of
-    the domain, those from there on away from it."""
+    the domain, those from there on away from it; zero has no sign."""
     near_zero = np.abs(around) < step / 10
-    by = np.where(near_zero, np.copysign(step / 10, around), step * np.minimum(np.abs(around), 1.0))
+    by = np.where(near_zero, np.copysign(step / 10, around + 0.0), step * np.minimum(np.abs(around), 1.0))
 
     def difference(*values: Any) -> Any:
         def at(k: int) -> Any:
@@ -501,7 +501,7 @@ def _in_lanes(function: Function) -> Function:
 
         @setting("explicit_x64_dtypes", "allow")
         def of_numbers(*v: Any) -> Any:
-            return cast(function(*(cast(x, np.dtype(np.float64)) for x in v), error), dtype)
+            return cast(function(*(cast(x, np.dtype(np.float64), False) for x in v), error), dtype)
 
         return vmap(of_numbers)(*(v.reshape(-1) for v in operands)).reshape(shape)
 

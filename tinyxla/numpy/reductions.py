@@ -620,6 +620,8 @@ def var(
         kind = join_types((wanted, False), (x.dtype, False))[0]
     wide = _wide(cast(x, kind, False))
     centre = _mean_over(wide, axes, where) if mean is None else _wide(array_of(mean, "var"))
+    if not element_type(wanted).is_inexact:
+        centre = cast(centre, wanted, False)
     centered = arith.subtract(wide, centre)
     squares = arith.square(centered)
     if centered.dtype.kind == "c":
