@@ -156,6 +156,21 @@ def test_logsumexp(logsumexp: Callable[..., Any]) -> None:
     close(tinyxla.grad(lambda x: logsumexp(x, b=b))(VECTORS[0]), jax.grad(lambda x: theirs(x, b=b))(VECTORS[0]))
 
 
+@pytest.mark.parametrize("a", [[0.5, 1.0, -0.3], [1e3, 1.0, 2.0], [np.inf, 0.0, 1.0], [-np.inf, 0.0, 1.0]])
+def test_slope_of_logsumexp_by_a_factor_of_zero_is_the_softmax(a: list[float]) -> None:
+    x, b = np.float32(a), np.float32([0.0, 1.0, 2.0])
+    value, slope = tinyxla.value_and_grad(lambda b: special.logsumexp(x, b=b))(b)
+    with np.errstate(over="ignore"):
+        np.testing.assert_allclose(slope, np.exp(x - np.asarray(value)), 1e-5)
+    np.testing.assert_allclose(tinyxla.jit(tinyxla.grad(lambda b: special.logsumexp(x, b=b)))(b), slope, 1e-6)
+    assert float(tinyxla.grad(lambda x: special.logsumexp(x, b=b))(x)[0]) == 0
+
+
+def test_logsumexp_of_factors_that_are_zero_has_no_slope_by_exponents() -> None:
+    x = np.float32([0.5, 1.0])
+    np.testing.assert_array_equal(tinyxla.grad(lambda x: special.logsumexp(x, b=np.zeros(2)))(x), [0, 0])
+
+
 def test_logmeanexp_and_standardize() -> None:
     x = np.array([[1.0, 2.0, 4.0, 8.0], [0.0, 1.0, 0.0, 1.0]], np.float32)
     close(nn.logmeanexp(x, axis=1), jax.nn.logmeanexp(x, axis=1))

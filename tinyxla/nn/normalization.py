@@ -9,6 +9,7 @@ from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import AttributeValueError
 from tinyxla.lax.elementwise import stop_gradient
 from tinyxla.numpy.arguments import ArrayLike, Axis, canonical_axes, inexact_array, operand, promoted, with_flags
+from tinyxla.ops import elementwise
 from tinyxla.tracing.array import Array
 
 
@@ -114,14 +115,14 @@ def logsumexp(
     canonical_axes("nn.logsumexp", axis, value.ndim)
     if factors:
         value, factor = tnp.broadcast_arrays(value, *factors)
-        value = tnp.where(factor == 0, -tnp.inf, value)
     else:
         factor = None
-    shift = _largest(tnp.real(value), axis, where)
+    size = tnp.real(value) if factor is None else tnp.where(factor == 0, -tnp.inf, tnp.real(value))
+    shift = _largest(size, axis, where)
     shift = tnp.where(tnp.isfinite(shift), shift, 0.0)
     terms = tnp.exp(value - shift.astype(value.dtype))
-    if factor is not None:
-        terms = terms * factor
+    if factor is not None:  # 0 beside a factor of 0, by which there is a derivative
+        terms = elementwise.chain_mul(terms, factor, either=True)
     if where is not None:
         terms = tnp.where(where, terms, 0.0)
     total = tnp.sum(terms, axis=axis, keepdims=keepdims)
