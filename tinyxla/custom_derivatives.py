@@ -31,7 +31,7 @@ from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.cache_keys import hashable
-from tinyxla.tracing.core import state, trace
+from tinyxla.tracing.core import GraphTrace, innermost, state, trace
 from tinyxla.tracing.promotion import float0
 from tinyxla.tracing.references import Reference, check_aliases, filled, has_references, reference_of, slotted
 from tinyxla.tracing.signatures import P, R
@@ -205,8 +205,6 @@ class CustomFunction(Described, Generic[P, R]):
             numbers = pytrees.leaves(others)
             if _are_numbers(numbers):
                 return self.fun(*args, **kwargs)
-            if any(map(_is_integer, numbers)) and not has_references(others):
-                return self._of_integers(handed_on, others, fixed)
         references: list[Reference] = []
         if has_references(others):
             check_aliases(f"{self}", others, lambda: parameter_names(self.fun, others, {}))
@@ -214,20 +212,13 @@ class CustomFunction(Described, Generic[P, R]):
             Reference.in_rules = True
         leaves, tree = arrays_of(others, f"{self}: argument ")
         traced = _Traced.among(handed_on) if self._hands_tracers_on else _Traced(handed_on)
-        call = BoundCall(self, traced, fixed, tree, references)
+        integers = {k: x for k, x in enumerate(pytrees.leaves(others)) if _is_integer(x)}
         leaves = [*leaves, *traced.values]
+        if integers and isinstance(innermost(leaves), GraphTrace):
+            integers = {}
+        call = BoundCall(self, traced, fixed, tree, references, integers)
         outputs = apply(self._rule(call, leaves), *leaves)
         return pytrees.unflatten(call.result_tree, outputs)
-
-    def _of_integers(self, handed_on: tuple[Any, ...], others: tuple[Any, ...], fixed: tuple[int, ...]) -> Any:
-        """The result outside of all transformations, with integers of Python among arrays: the function may take them
-        for sizes."""
-        arrays, tree = arrays_of(others, f"{self}: argument ")
-        leaves = [x if _is_integer(x) else array for x, array in zip(pytrees.leaves(others), arrays, strict=True)]
-        function: Function = self.fun
-        found = function(*_whole(fixed, handed_on, pytrees.unflatten(tree, leaves)))
-        outputs, tree = arrays_of(found, f"{self}: the result")
-        return pytrees.unflatten(tree, outputs)
 
     def _rule(self, call: BoundCall, leaves: Values) -> Any:
         """What a call is for transformations."""
@@ -280,19 +271,25 @@ class BoundCall:
         traced: _Traced,
         fixed: tuple[int, ...],
         tree: pytrees.TreeDef,
-        references: Sequence[Reference] = (),
+        references: Sequence[Reference],
+        integers: dict[int, int],
     ) -> None:
         self.of = of
         self.traced = traced
         self.fixed = fixed
         self.tree = tree
         self.references = references  # among the other arguments, which have slots in their places
-        self.key = (of, tree, traced.key, tuple(id(r.target) for r in references))
+        self.integers = integers  # of Python, by their number among the leaves: functions may take them for sizes
+        self.key = (of, tree, traced.key, tuple(id(r.target) for r in references), tuple(integers.items()))
 
     def parted(self, values: Sequence[Any]) -> tuple[tuple[Any, ...], Sequence[Any]]:
         """The arguments that are handed on, and the leaves of the others, for operands."""
         own = len(values) - len(self.traced.values)
         return self.traced.filled(values[own:]), values[:own]
+
+    def others(self, own: Sequence[Any]) -> Any:
+        """The arguments that are not handed on, of these leaves, with integers of Python as they were given."""
+        return pytrees.unflatten(self.tree, [self.integers.get(k, x) for k, x in enumerate(own)])
 
     def whole(self, handed_on: tuple[Any, ...], others: Sequence[Any]) -> list[Any]:
         """All arguments, in the function's order."""
@@ -300,7 +297,7 @@ class BoundCall:
 
     def function(self, *leaves: Any) -> list[Array]:
         handed_on, own = self.parted(leaves)
-        found = self.outputs(self.of.fun(*self.whole(handed_on, pytrees.unflatten(self.tree, own))))
+        found = self.outputs(self.of.fun(*self.whole(handed_on, self.others(own))))
         self.expected = self.result_tree, [Shape.of(x) for x in found]
         return found
 
@@ -516,7 +513,7 @@ class custom_jvp(CustomFunction[P, R]):
                     "lax.stop_gradient of it, or let the rule be about it."
                 )
             given = [instantiated(t, x, self._symbolic) for t, x in zip(tangents, own, strict=False)]
-            pair = self._rules[0](*handed_on, pytrees.unflatten(call.tree, own), pytrees.unflatten(call.tree, given))
+            pair = self._rules[0](*handed_on, call.others(own), pytrees.unflatten(call.tree, given))
             name = f"the rule {name_of(self._rules[0])}"
             result, tangent = _pair(f"{self}: {name}", "(result, tangent)", pair)
             outputs = call.outputs_of_rule(name, result)
@@ -592,9 +589,12 @@ class custom_vjp(CustomFunction[P, R]):
 
     def _rule(self, call: BoundCall, leaves: Values) -> CustomVjp:
         def there(wanted: Sequence[bool], values: Values) -> tuple[Values, Values, Any]:
-            given = [CustomVJPPrimal(*x) for x in zip(values, wanted, strict=True)] if self._symbolic else values
+            given = call.others(values)
+            if self._symbolic:
+                leaves = zip(pytrees.leaves(given), wanted, strict=True)
+                given = pytrees.unflatten(call.tree, [CustomVJPPrimal(*x) for x in leaves])
             handed_on, _ = call.parted(())
-            pair = self._rules[0](*call.whole(handed_on, pytrees.unflatten(call.tree, given)))
+            pair = self._rules[0](*call.whole(handed_on, given))
             name = f"the forward rule {name_of(self._rules[0])}"
             result, residuals = _pair(f"{self}: {name}", "(result, residuals)", pair)
             outputs = call.outputs_of_rule(name, result)
@@ -603,12 +603,15 @@ class custom_vjp(CustomFunction[P, R]):
                 call.check_references(name, residuals)
                 residuals, references = slotted(residuals)
             kept, tree = pytrees.flatten(residuals)
-            return outputs, kept, (tree, _described(outputs), _described(values), references)
+            sizes = [x if _is_integer(x) else None for x in kept]
+            kept = [x for x in kept if not _is_integer(x)]
+            return outputs, kept, (tree, sizes, _described(outputs), _described(values), references)
 
         def back(rest: Any, residuals: Values, cotangents: Values) -> Values:
-            tree, outputs, values, references = rest
+            tree, sizes, outputs, values, references = rest
             seeds = [instantiated(c, x, self._symbolic) for c, x in zip(cotangents, outputs, strict=True)]
-            kept = pytrees.unflatten(tree, residuals)
+            arrays = iter(residuals)
+            kept = pytrees.unflatten(tree, [next(arrays) if x is None else x for x in sizes])
             kept = filled(kept, references) if references else kept
             found = self._rules[1](*call.parted(())[0], kept, pytrees.unflatten(call.result_tree, seeds))
             if not isinstance(found, (tuple, list)) or len(found) != len(call.tree.children()):

@@ -927,3 +927,46 @@ def test_custom_vmap_makes_arrays_of_numbers_outside_of_transformations() -> Non
         for arguments, dtype in (((2.0, 3.0), "float32"), ((2, 3), "int32"), ((True, 2), "int32")):
             found = function(*arguments)
             assert (found.dtype, found.weak_type, float(found)) == (dtype, True, arguments[0] * arguments[1])
+
+
+def sized_by_vjp(jx: Any) -> Callable[..., Any]:
+    @jx.custom_vjp
+    def powers(x: Any, n: int) -> Any:
+        return sum(x**k for k in range(n))
+
+    def back(residuals: Any, g: Any) -> Any:
+        x, n = residuals
+        return sum(k * x ** (k - 1) for k in range(1, n)) * g, None
+
+    powers.defvjp(lambda x, n: (powers(x, n), (x, n)), back)
+    return powers
+
+
+def sized_by_jvp(jx: Any) -> Callable[..., Any]:
+    @jx.custom_jvp
+    def powers(x: Any, n: int) -> Any:
+        return sum(x**k for k in range(n))
+
+    @powers.defjvp
+    def _(primals: Any, tangents: Any) -> Any:
+        x, n = primals
+        return powers(x, n), sum(k * x ** (k - 1) for k in range(1, n)) * tangents[0]
+
+    return powers
+
+
+@pytest.mark.parametrize("make", [sized_by_vjp, sized_by_jvp])
+@pytest.mark.parametrize("transformation", ["grad", "vmap", "vmap grad", "grad vmap", "jit grad", "grad grad"])
+def test_python_integers_stay_sizes_in_rules_of_custom_derivatives(make: Any, transformation: str) -> None:
+    def program(jx: Any) -> Any:
+        f = functools.partial(make(jx), n=4)
+        return {
+            "grad": lambda: jx.grad(f)(2.0),
+            "vmap": lambda: jx.vmap(f)(V),
+            "vmap grad": lambda: jx.vmap(jx.grad(f))(V),
+            "grad vmap": lambda: jx.grad(lambda x: jx.vmap(f)(x).sum())(V),
+            "jit grad": lambda: jx.jit(jx.grad(f))(2.0),
+            "grad grad": lambda: jx.grad(jx.grad(f))(2.0),
+        }[transformation]()
+
+    np.testing.assert_allclose(program(tx), program(jax), rtol=1e-5)
