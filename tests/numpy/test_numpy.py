@@ -1182,6 +1182,8 @@ def test_objects_that_show_their_memory_become_arrays(make: Any) -> None:
     for function in (jnp.asarray, jnp.array):
         np.testing.assert_array_equal(function(make()), np.asarray(make()))
         assert function(make(), dtype=jnp.float32).dtype == jnp.float32
+        np.testing.assert_array_equal(function([make(), make()]), np.asarray([np.asarray(make())] * 2))
+        assert function([make()]).dtype == jnp.uint8
     with pytest.raises(DTypeError, match="sin takes arrays and numbers"):
         jnp.sin(make())
 

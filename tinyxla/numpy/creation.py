@@ -189,6 +189,13 @@ def _is_memory(value: Any) -> bool:
     return True
 
 
+def _with_memory(value: Any) -> Any:
+    """An element of a list, or the NumPy array of the memory that it shows."""
+    if isinstance(value, (*SCALARS, Array, np.ndarray, np.generic, str, bytes)) or not _is_memory(value):
+        return value
+    return np.asarray(value)
+
+
 def _scalar(value: Any, dtype: np.dtype[Any], may_wrap: bool = False) -> Any:
     if element_type(dtype).is_integer and isinstance(value, float):
         return converted(np.asarray(value, np.float64), dtype)
@@ -213,7 +220,7 @@ def _from_list(value: Sequence[Any], dtype: Any) -> Array:
     leaves: list[Any] = []
     _leaves(value, leaves)
     if dtype is None:
-        kinds = [type_of(operand(x, "array")) for x in leaves] or [(default_float(), False)]
+        kinds = [type_of(operand(_with_memory(x), "array")) for x in leaves] or [(default_float(), False)]
         dtype = promote_types(*kinds)[0]
     if _is_of_keys(dtype):
         check_same_keys("array", *leaves)
