@@ -151,6 +151,60 @@ def test_nearly_equal_singular_values_keep_the_digits_of_their_difference() -> N
     np.testing.assert_allclose(abs(np.asarray(by_u)), turn / (large - small) / 2, 1e-5)
 
 
+def whole_by_svd(a: Any) -> Any:
+    u, s, vh = jnp.linalg.svd(a, full_matrices=False)
+    return jnp.real((u * s) @ vh)
+
+
+def whole_by_eigh(a: Any) -> Any:
+    w, v = jnp.linalg.eigh(a + a.T)
+    return (v * w) @ v.T
+
+
+RANK_2 = np.zeros((4, 4), REAL)
+RANK_2[:2, :2] = [[2, 1], [0.5, 1.5]]
+
+
+@pytest.mark.parametrize(
+    ("whole", "a"),
+    [
+        (whole_by_svd, np.zeros((3, 3), REAL)),
+        (whole_by_svd, RANK_2),
+        (whole_by_svd, RANK_2[:, :3]),
+        (whole_by_svd, RANK_2[:3]),
+        (whole_by_svd, np.diag([2, 0]).astype(COMPLEX)),
+        (whole_by_eigh, np.zeros((3, 3), REAL)),
+        (whole_by_eigh, RANK_2),
+    ],
+)
+def test_derivatives_that_vectors_of_zero_values_lose_are_nan(whole: Any, a: Any) -> None:
+    """A is the sum of its factors; the vectors of zeros turn by amounts that the factors' derivatives do not hold."""
+    weights = np.arange(1.0, 1.0 + a.size, dtype=REAL).reshape(a.shape)
+    assert np.isnan(np.asarray(tx.grad(lambda x: (whole(x) * weights).sum())(a))).any()
+    tangent = (weights + (weights.T * 1j if a.dtype == COMPLEX else 0)).astype(a.dtype)
+    assert np.isnan(np.asarray(tx.jvp(whole, (a,), (tangent,))[1])).any()
+
+
+def test_derivatives_by_factors_of_other_values_than_zeros_are_finite() -> None:
+    def truncated(a: Any) -> Any:
+        u, s, vh = jnp.linalg.svd(a, full_matrices=False)
+        return ((u[:, :2] * s[:2]) @ vh[:2])[:2, :2]
+
+    weights = np.arange(4.0, dtype=REAL).reshape(2, 2)
+    for a in (RANK_2, RANK_2[:, :3], RANK_2[:3]):
+        slope = np.asarray(tx.grad(lambda x: (truncated(x) * weights).sum())(a))
+        np.testing.assert_allclose(slope[:2, :2], weights, atol=1e-5)
+        np.testing.assert_allclose(
+            tx.grad(lambda x: jnp.linalg.svd(x, False)[1].sum())(a),
+            jax.grad(lambda x: jax.numpy.linalg.svd(x, False)[1].sum())(a),
+            atol=1e-5,
+        )
+    np.testing.assert_allclose(
+        tx.grad(lambda x: (whole_by_svd(x) * weights).sum())(np.diag([2, 0]).astype(REAL)), weights
+    )
+    np.testing.assert_allclose(tx.grad(lambda x: jnp.linalg.eigh(x)[0].sum())(np.zeros((3, 3))), np.eye(3))
+
+
 @pytest.mark.parametrize("dtype", [REAL, COMPLEX, np.float64, np.complex128])
 def test_eig(generator: np.random.Generator, dtype: Any) -> None:
     """Compiled and not, whether vectors are wanted or not; with real eigenvalues, and pairs of conjugate ones."""

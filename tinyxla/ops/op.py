@@ -87,12 +87,14 @@ class Rules(NamedTuple):
     `jvp(tangents, ans, *operands, **attributes)` gives the tangent of the result (tangents may be None: zero), and
     `vjp(g, ans, *operands, **attributes)` a cotangent for each operand. For a tuple result `ans`, `g` and the tangent
     are tuples. `residuals`, if given, replaces the op in a reverse pass: `residuals(*operands, **attributes)` gives the
-    result and a function from `g` to the cotangents.
+    result and a function from `g` to the cotangents. With `symbolic_zeros` members of a tuple `g` that are zero for
+    sure are None, and else arrays of zeros.
     """
 
     jvp: Callable[..., Any]
     vjp: Callable[..., Sequence[Cotangent]]
     residuals: Callable[..., tuple[Any, Callable[[Any], Sequence[Cotangent]]]] | None = None
+    symbolic_zeros: bool = False
 
 
 class Joint(NamedTuple):

@@ -121,7 +121,7 @@ class TapeTrace(Trace):
             tracked = tuple(self.track(x) if flow and self.tracks(x) else x for x, flow in pairs)
         source = _source(results[0]) if type(op) is Op and results else None
         marks = tuple(map(self.number, tracked))
-        templates = None if isinstance(derivative, Joint) and derivative.symbolic_zeros else results
+        templates = None if isinstance(derivative, Joint | Rules) and derivative.symbolic_zeros else results
         single, maps_zeros = not isinstance(ans, tuple), getattr(attributes.get("rule") or op, "maps_zeros", False)
         self.nodes.append(Node(pullback, numbers, marks, templates, single, current_scope(), source, maps_zeros))
         return tracked if isinstance(ans, tuple) else tracked[0]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +34,7 @@ from tinyxla.ops.linalg.linear_algebra import (
 from tinyxla.ops.op import (
     Array,
     ByAttributes,
+    Cotangent,
     Decomposition,
     Derivative,
     NotDifferentiable,
@@ -110,6 +111,41 @@ def _off_diagonal_reciprocal(x: Value) -> Value:
     """The reciprocals of the elements off the diagonal of matrices that are 0 on it, and 0 on the diagonal."""
     unit = identity(x)
     return elementwise.sub(elementwise.div(elementwise.one_like(x), elementwise.add(x, unit)), unit)
+
+
+def _is_zero(x: Value) -> Value:
+    return elementwise.eq(x, elementwise.zeros_like(x))
+
+
+def _lost(zero: Value, counts: Value) -> Value:
+    """NaN where vectors of values that are `zero` turn by an amount that is not determined, and 0 elsewhere. The
+    derivative of U S V*, or of V W V*, depends on that turn, though it is multiplied by these values. `counts` is not 0
+    where it does."""
+    lost = elementwise.and_(zero, elementwise.ne(counts, elementwise.zeros_like(counts)))
+    nan = movement.full(math.nan, counts.dtype, counts.shape)
+    return elementwise.select(lost, nan, elementwise.zeros_like(counts))
+
+
+def _zero_pairs(values: Value) -> Value:
+    zero, size = _is_zero(values), values.shape[-1]
+    return elementwise.and_(rows_of(zero, size), columns_of(zero, size))
+
+
+def _off_diagonal(x: Value) -> Value:
+    return elementwise.mul(x, elementwise.sub(elementwise.one_like(x), identity(x)))
+
+
+def _lost_turns(values: Value, inside: Value) -> Value:
+    """In forward mode, of a change in the basis of the vectors."""
+    size = elementwise.abs_(inside)
+    return _lost(_zero_pairs(values), _off_diagonal(elementwise.add(size, transposed(size))))
+
+
+def _lost_cotangents(values: Value, by_values: Value, has_phases: bool) -> Value:
+    """In reverse mode, of the cotangent of the values; with phases, vectors that belong to one value turn, too."""
+    size, counts = values.shape[-1], elementwise.abs_(by_values)
+    both = elementwise.add(rows_of(counts, size), columns_of(counts, size))
+    return _lost(_zero_pairs(values), both if has_phases else _off_diagonal(both))
 
 
 def _skew(x: Value) -> Value:
@@ -403,22 +439,30 @@ def _eigh_jvp(tangents: tuple[Value], ans: tuple[Value, Value], a: Value, *, low
     change = elementwise.add(below, adjoint(below))
     inside = matrix_product(adjoint(vectors), matrix_product(change, vectors))
     turn = elementwise.chain_mul(inside, of_type(inverse_differences(values), vectors))
+    turn = elementwise.add(turn, of_type(_lost_turns(values, inside), vectors))
     return matrix_product(vectors, turn), elementwise.real(diagonal(inside))
 
 
-def _eigh_vjp(g: tuple[Value, Value], ans: tuple[Value, Value], a: Value, *, lower: bool) -> tuple[Value]:
+def _eigh_vjp(g: tuple[Cotangent, Cotangent], ans: tuple[Value, Value], a: Value, *, lower: bool) -> tuple[Value]:
     vectors, values = ans
-    turn = matrix_product(transposed(vectors), g[0])
-    inside = elementwise.add(
-        elementwise.chain_mul(turn, of_type(inverse_differences(values), vectors)),
-        elementwise.mul(rows_of(of_type(g[1], vectors), values.shape[-1]), identity(turn)),
-    )
+    parts: list[Value] = []
+    if g[1] is not None:
+        by_values = rows_of(of_type(g[1], vectors), values.shape[-1])
+        parts.append(elementwise.mul(by_values, identity(vectors)))
+    if g[0] is not None:
+        turn = matrix_product(transposed(vectors), g[0])
+        parts.append(elementwise.chain_mul(turn, of_type(inverse_differences(values), vectors)))
+    if len(parts) == 2:
+        parts.append(of_type(_lost_cotangents(values, g[1], has_phases=False), vectors))
+    inside = reduce(elementwise.add, parts)
     whole = matrix_product(elementwise.conj(vectors), matrix_product(inside, transposed(vectors)))
     return (halved(elementwise.add(whole, adjoint(whole))),)
 
 
 def _eigh_derivative(*, lower: bool) -> Derivative:
-    return Rules(_eigh_jvp, _eigh_vjp) if lower else Decomposition(lambda a, *, lower: eigh(adjoint(a), lower=True))
+    if not lower:
+        return Decomposition(lambda a, *, lower: eigh(adjoint(a), lower=True))
+    return Rules(_eigh_jvp, _eigh_vjp, symbolic_zeros=True)
 
 
 def _eigh_evaluate(a: Array, *, lower: bool) -> tuple[Array, ...]:
@@ -481,6 +525,11 @@ class _Spectrum(NamedTuple):
         """x S^-1, for vectors of any length."""
         return elementwise.mul(x, columns_of(self.inverse, x.shape[-2]))
 
+    def outside(self, x: Value, counts: Value) -> Value:
+        """x S^-1 of what is outside of the vectors, where that is determined."""
+        lost = _lost(columns_of(_is_zero(self.inverse), x.shape[-2]), elementwise.abs_(counts))
+        return elementwise.add(self.over(x), of_type(lost, x))
+
 
 def _spectrum(ans: tuple[Value, Value, Value]) -> _Spectrum:
     u, values, vh = ans
@@ -502,13 +551,16 @@ def _svd_jvp(tangents: tuple[Value], ans: tuple[Value, Value, Value], a: Value, 
     scaled, other = x.times(inside), adjoint(x.times(adjoint(inside)))  # C S and S C
     to_u = elementwise.chain_mul(elementwise.add(scaled, adjoint(scaled)), x.ratio)
     to_v = elementwise.chain_mul(elementwise.add(other, adjoint(other)), x.ratio)
-    du = matrix_product(x.u, elementwise.add(to_u, _phases(x, inside)))
-    dv = matrix_product(x.v, to_v)
+    lost = elementwise.add(_lost_turns(ans[1], inside), _lost(_zero_pairs(ans[1]), elementwise.abs_(_skew(inside))))
+    lost = of_type(lost, inside)
+    du = matrix_product(x.u, elementwise.add(elementwise.add(to_u, lost), _phases(x, inside)))
+    dv = matrix_product(x.v, elementwise.add(to_v, lost))
     if a.shape[-2] > a.shape[-1]:
-        du = elementwise.add(du, x.over(elementwise.sub(matrix_product(change, x.v), matrix_product(x.u, inside))))
+        rest = elementwise.sub(matrix_product(change, x.v), matrix_product(x.u, inside))
+        du = elementwise.add(du, x.outside(rest, rest))
     if a.shape[-1] > a.shape[-2]:
         rest = elementwise.sub(matrix_product(adjoint(change), x.u), matrix_product(x.v, adjoint(inside)))
-        dv = elementwise.add(dv, x.over(rest))
+        dv = elementwise.add(dv, x.outside(rest, rest))
     return du, elementwise.real(diagonal(inside)), adjoint(dv)
 
 
@@ -519,25 +571,33 @@ def _phases(x: _Spectrum, inside: Value) -> Value:
 
 
 def _svd_vjp(
-    g: tuple[Value, Value, Value], ans: tuple[Value, Value, Value], a: Value, *, full_matrices: bool
+    g: tuple[Cotangent, Cotangent, Cotangent], ans: tuple[Value, Value, Value], a: Value, *, full_matrices: bool
 ) -> tuple[Value]:
     x, (by_u, by_s, by_vh) = _spectrum(ans), g
-    by_v = adjoint(by_vh)
+    values = None
+    if by_s is not None:
+        values = elementwise.mul(rows_of(of_type(by_s, x.u), x.s.shape[-1]), identity(x.s))
+        if by_u is None and by_vh is None:
+            return (matrix_product(elementwise.conj(x.u), matrix_product(values, transposed(x.v))),)
+        lost = _lost_cotangents(ans[1], by_s, elementwise.is_complex(x.u))
+        values = elementwise.add(values, of_type(lost, x.u))
+    by_u = elementwise.zeros_like(x.u) if by_u is None else by_u
+    by_v = elementwise.zeros_like(x.v) if by_vh is None else adjoint(by_vh)
     turn_u, turn_v = matrix_product(transposed(x.u), by_u), matrix_product(transposed(x.v), by_v)
     along_u, along_v = (elementwise.chain_mul(t, x.ratio) for t in (turn_u, turn_v))
     inside = elementwise.add(
         x.times(elementwise.add(along_u, adjoint(along_u))),
         adjoint(x.times(elementwise.add(along_v, adjoint(along_v)))),
     )
-    values = elementwise.mul(rows_of(of_type(by_s, x.u), x.s.shape[-1]), identity(inside))
-    inside = elementwise.add(elementwise.add(inside, values), _phases(x, turn_u))
+    inside = elementwise.add(inside, _phases(x, turn_u))
+    inside = inside if values is None else elementwise.add(inside, values)
     outside: list[Value] = []
     if a.shape[-2] > a.shape[-1]:
-        rest = x.over(by_u)
+        rest = x.over(by_u) if by_s is None else x.outside(by_u, columns_of(by_s, by_u.shape[-2]))
         inside = elementwise.sub(inside, matrix_product(transposed(x.u), rest))
         outside.append(matrix_product(rest, transposed(x.v)))
     if a.shape[-1] > a.shape[-2]:
-        rest = x.over(by_v)
+        rest = x.over(by_v) if by_s is None else x.outside(by_v, columns_of(by_s, by_v.shape[-2]))
         inside = elementwise.sub(inside, adjoint(matrix_product(transposed(x.v), rest)))
         outside.append(matrix_product(elementwise.conj(x.u), adjoint(rest)))
     whole = matrix_product(elementwise.conj(x.u), matrix_product(inside, transposed(x.v)))
@@ -547,7 +607,7 @@ def _svd_vjp(
 def _svd_derivative(*, full_matrices: bool) -> Derivative:
     if full_matrices:
         return NotDifferentiable("the vectors that complete a basis are not unique; use full_matrices=False")
-    return Rules(_svd_jvp, _svd_vjp)
+    return Rules(_svd_jvp, _svd_vjp, symbolic_zeros=True)
 
 
 def _svd_samples(random: np.random.Generator) -> Iterator[Sample]:
