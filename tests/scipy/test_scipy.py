@@ -113,8 +113,18 @@ def test_combinations() -> None:
             _close(special.comb(things, chosen, repetition=repetition), expected, 1e-10)
         found = tx.jit(lambda n, k, r=repetition: special.comb(n, k, repetition=r))(things, chosen)
         _close(found, expected, 1e-4)
-    slope = tx.grad(special.comb)(5.5, 2.0)
-    _close(slope, jax.grad(jax.scipy.special.comb)(5.5, 2.0), 1e-3)
+    for arguments in ((5.5, 2.0), (5.0, 0.0), (3.0, 3.0)):
+        slopes = tx.grad(special.comb, (0, 1))(*arguments)
+        _close(slopes, jax.grad(jax.scipy.special.comb, (0, 1))(*arguments), 1e-3)
+    assert float(special.comb(7.0, 0.0)) == 1
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_polygamma_and_its_slope_are_zero_at_infinity(order: int) -> None:
+    for transform in (tx.jit, lambda f: f):
+        assert float(transform(lambda x: special.polygamma(order, x))(np.inf)) == 0
+        assert float(transform(tx.grad(lambda x: special.polygamma(order, x)))(np.inf)) == 0
+    assert float(tx.jit(special.zeta)(2.0, np.inf)) == 0
 
 
 def test_tails_and_derivatives() -> None:

@@ -246,6 +246,7 @@ def _zeta(s: Any, q: Any) -> Any:
         lambda state: (state[0] + 1, state[1] + tnp.where(state[0] < below, (q + state[0]) ** -s, 0.0)),
         (0, total),
     )
+    total = tnp.where(q == tnp.inf, 0.0, total)
     infinite = (s == 1) | ((s > 1) & pole)
     return cast(tnp.where(infinite, tnp.inf, tnp.where(s > 1, total, tnp.nan)), q.dtype)
 

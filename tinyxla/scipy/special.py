@@ -9,6 +9,7 @@ from tinyxla import numpy as tnp
 from tinyxla.api.eager_replay import replayed
 from tinyxla.errors import ArgumentError
 from tinyxla.lax import special as lax_special
+from tinyxla.lax.elementwise import stop_gradient
 from tinyxla.nn import normalization
 from tinyxla.nn.activations import sigmoid
 from tinyxla.nn.normalization import logsumexp as logsumexp
@@ -638,9 +639,10 @@ def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Array:
     """
     things, chosen = _of_one_type("comb", N, k)
     whole = things + chosen - 1 if repetition else things
-    some = (things >= 0) & (chosen > 0) & (chosen <= whole)
+    some = (things >= 0) & (chosen >= 0) & (chosen <= whole)
     n, m = tnp.where(some, whole, 1.0), tnp.where(some, chosen, 1.0)
     found = tnp.exp(-tnp.log1p(n) - betaln(n - m + 1, m + 1))
+    found = tnp.where(m == 0, found + stop_gradient(1 - found), found)  # exactly 1, with a slope
     none = tnp.where((things >= 0) & (chosen == 0), 1.0, 0.0)
     return tnp.where(some, found, none).astype(things.dtype).with_weak_type(things.weak_type)
 
