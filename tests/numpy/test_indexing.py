@@ -203,6 +203,15 @@ def test_products_with_zeros_have_gradients() -> None:
     same(gradient, np.float32([3, 0, 1]))
 
 
+@pytest.mark.parametrize(("x", "factors"), [(1e-30, (1e30, 1e30)), (1e30, (1e-30, 1e-30)), (0.0, (1e30, 1e30))])
+def test_products_of_factors_out_of_range_have_gradients_where_the_value_is_in_range(x: float, factors: Any) -> None:
+    def total(x: Any, y: Any) -> Any:
+        return jnp.asarray(x).at[np.array([0, 0])].multiply(y).sum()
+
+    for gradient in (tx.grad(total, 1), tx.jit(tx.grad(total, 1))):
+        np.testing.assert_allclose(gradient(np.float32([x]), np.float32(factors)), [x * factors[1]] * 2, 1e-6)
+
+
 def test_unique_factors_have_the_element_as_derivative_whatever_they_are() -> None:
     factors, x = np.float32([np.inf, np.nan, 1e30, 0]), np.float32([2, 3, 1e30, 5])
 

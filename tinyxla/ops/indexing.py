@@ -577,8 +577,9 @@ class _Products(NamedTuple):
 
 
 def _products(x: Value, indices: Value, updates: Value, a: Scatter) -> _Products:
-    """Each update's factor is the product of all others at its element, also if some are zero: it is the product of
-    those that are not zero, divided by it, if no other is zero."""
+    """Each update's factor is the product of the operand's element and of all other updates of it, also if some are
+    zero: it is the element times those that are not zero, which overflows only where the value does, divided by it, if
+    no other is zero."""
     one, zero = movement.full(1, x.dtype, x.shape), elementwise.zeros_like(x)
     if a.unique_indices:
         return _Products(scatter(one, indices, updates, **a._asdict()), _read(x, indices, updates, a))
@@ -586,10 +587,10 @@ def _products(x: Value, indices: Value, updates: Value, a: Scatter) -> _Products
     safe = elementwise.select(is_zero, movement.full(1, x.dtype, updates.shape), updates)
     counted = elementwise.convert(is_zero, new_element_type=element_type(np.int32))
     zeros = scatter(movement.full(0, np.int32, x.shape), indices, counted, **_with(a, "add", np.int32))
-    product = scatter(one, indices, safe, **_with(a, "multiply", x.dtype))
+    product, whole = (scatter(start, indices, safe, **_with(a, "multiply", x.dtype)) for start in (one, x))
     none = elementwise.eq(zeros, movement.full(0, np.int32, x.shape))
     of_operand = elementwise.select(none, product, zero)
-    whole = _read(elementwise.mul(x, product), indices, updates, a)
+    whole = _read(whole, indices, updates, a)
     others = elementwise.sub(_read(zeros, indices, updates, a), counted)
     alone = elementwise.eq(others, movement.full(0, np.int32, updates.shape))
     of_updates = elementwise.select(alone, elementwise.div(whole, safe), elementwise.zeros_like(updates))
