@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -201,6 +202,24 @@ def test_products_with_zeros_have_gradients() -> None:
     index = np.array([0, 0, 1])
     gradient = tx.grad(lambda y: jnp.ones(2).at[index].multiply(y).sum())(np.float32([0, 3, 0]))
     same(gradient, np.float32([3, 0, 1]))
+
+
+@pytest.mark.parametrize("x", [0.0, 1.5])
+@pytest.mark.parametrize("factors", list(itertools.product((0.0, 2.0), repeat=3)))
+def test_products_with_zeros_have_second_derivatives(x: float, factors: tuple[float, ...]) -> None:
+    def scattered(x: Any, y: Any) -> Any:
+        return x.at[np.array([0, 0, 0])].multiply(y).sum()
+
+    def multiplied(x: Any, y: Any) -> Any:
+        return x[0] * y[0] * y[1] * y[2]
+
+    given = jnp.array([x]), jnp.array(factors)
+    expected = tx.tree.leaves(tx.hessian(multiplied, (0, 1))(*given))
+    for transform in (tx.jacfwd, tx.jacrev):
+        for found, part in zip(
+            tx.tree.leaves(transform(tx.grad(scattered, (0, 1)), (0, 1))(*given)), expected, strict=True
+        ):
+            np.testing.assert_allclose(found, part, 1e-6)
 
 
 @pytest.mark.parametrize(("x", "factors"), [(1e-30, (1e30, 1e30)), (1e30, (1e-30, 1e-30)), (0.0, (1e30, 1e30))])

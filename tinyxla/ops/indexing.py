@@ -576,25 +576,28 @@ class _Products(NamedTuple):
     of_updates: Value
 
 
-def _products(x: Value, indices: Value, updates: Value, a: Scatter) -> _Products:
-    """Each update's factor is the product of the operand's element and of all other updates of it, also if some are
-    zero: it is the element times those that are not zero, which overflows only where the value does, divided by it, if
-    no other is zero."""
-    one, zero = movement.full(1, x.dtype, x.shape), elementwise.zeros_like(x)
+def _products(ans: Value, x: Value, indices: Value, updates: Value, a: Scatter) -> _Products:
+    """Each update's factor is the product of the operand's element and of all other updates of it: the result divided
+    by it, or if it is zero, the product of the element and the updates that are not. If one other is zero, too, the
+    product is zero, but has a derivative by that one."""
+    one, none = movement.full(1, x.dtype, x.shape), elementwise.zeros_like(updates)
+    of_operand = scatter(one, indices, updates, **a._asdict())
     if a.unique_indices:
-        return _Products(scatter(one, indices, updates, **a._asdict()), _read(x, indices, updates, a))
-    is_zero = elementwise.eq(updates, elementwise.zeros_like(updates))
+        return _Products(of_operand, _read(x, indices, updates, a))
+    is_zero = elementwise.eq(updates, none)
     safe = elementwise.select(is_zero, movement.full(1, x.dtype, updates.shape), updates)
-    counted = elementwise.convert(is_zero, new_element_type=element_type(np.int32))
-    zeros = scatter(movement.full(0, np.int32, x.shape), indices, counted, **_with(a, "add", np.int32))
-    product, whole = (scatter(start, indices, safe, **_with(a, "multiply", x.dtype)) for start in (one, x))
-    none = elementwise.eq(zeros, movement.full(0, np.int32, x.shape))
-    of_operand = elementwise.select(none, product, zero)
-    whole = _read(whole, indices, updates, a)
-    others = elementwise.sub(_read(zeros, indices, updates, a), counted)
-    alone = elementwise.eq(others, movement.full(0, np.int32, updates.shape))
-    of_updates = elementwise.select(alone, elementwise.div(whole, safe), elementwise.zeros_like(updates))
-    return _Products(of_operand, of_updates)
+    nonzero = _read(scatter(x, indices, safe, **_with(a, "multiply", x.dtype)), indices, updates, a)
+
+    def sum_of_others(zeros: Value) -> Value:
+        start, add = movement.full(0, zeros.dtype, x.shape), _with(a, "add", zeros.dtype)
+        return elementwise.sub(_read(scatter(start, indices, zeros, **add), indices, updates, a), zeros)
+
+    others = sum_of_others(elementwise.convert(is_zero, new_element_type=element_type(np.int32)))
+    alone, two = (elementwise.eq(others, movement.full(k, np.int32, updates.shape)) for k in (0, 1))
+    by_other = elementwise.chain_mul(sum_of_others(elementwise.select(is_zero, updates, none)), nonzero, either=True)
+    if_zero = elementwise.select(alone, nonzero, elementwise.select(two, by_other, none))
+    quotient = elementwise.div(_read(ans, indices, updates, a), safe)
+    return _Products(of_operand, elementwise.select(is_zero, if_zero, quotient))
 
 
 def _shares(ans: Value, x: Value, indices: Value, updates: Value, a: Scatter) -> tuple[Value, Value]:
@@ -612,7 +615,7 @@ def _shares(ans: Value, x: Value, indices: Value, updates: Value, a: Scatter) ->
 
 def _factors(ans: Value, x: Value, indices: Value, updates: Value, a: Scatter) -> tuple[Value, Value]:
     if reduction.monoid(a.to_apply) == "multiply":
-        return _products(x, indices, updates, a)
+        return _products(ans, x, indices, updates, a)
     return _shares(ans, x, indices, updates, a)
 
 
