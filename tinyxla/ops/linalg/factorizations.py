@@ -445,15 +445,16 @@ def _eigh_jvp(tangents: tuple[Value], ans: tuple[Value, Value], a: Value, *, low
 
 def _eigh_vjp(g: tuple[Cotangent, Cotangent], ans: tuple[Value, Value], a: Value, *, lower: bool) -> tuple[Value]:
     vectors, values = ans
+    by_vectors, by_values = g
     parts: list[Value] = []
-    if g[1] is not None:
-        by_values = rows_of(of_type(g[1], vectors), values.shape[-1])
-        parts.append(elementwise.mul(by_values, identity(vectors)))
-    if g[0] is not None:
-        turn = matrix_product(transposed(vectors), g[0])
+    if by_values is not None:
+        spread = rows_of(of_type(by_values, vectors), values.shape[-1])
+        parts.append(elementwise.mul(spread, identity(vectors)))
+    if by_vectors is not None:
+        turn = matrix_product(transposed(vectors), by_vectors)
         parts.append(elementwise.chain_mul(turn, of_type(inverse_differences(values), vectors)))
-    if len(parts) == 2:
-        parts.append(of_type(_lost_cotangents(values, g[1], has_phases=False), vectors))
+    if by_values is not None and by_vectors is not None:
+        parts.append(of_type(_lost_cotangents(values, by_values, has_phases=False), vectors))
     inside = reduce(elementwise.add, parts)
     whole = matrix_product(elementwise.conj(vectors), matrix_product(inside, transposed(vectors)))
     return (halved(elementwise.add(whole, adjoint(whole))),)
