@@ -308,3 +308,12 @@ def test_derivatives_of_least_squares_exist_for_equal_singular_values(values: li
             tx.grad(sum_of_squares)(a + step * along, b) - tx.grad(sum_of_squares)(a - step * along, b)
         ) * along
         np.testing.assert_allclose(curvature, difference.sum() / (2 * step), rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("function", [tnp.fmax, tnp.fmin])
+def test_of_equal_operands_of_fmax_the_second_has_the_derivative(function: Function, mode: str) -> None:
+    x = tnp.array([1.0, 0.0, NAN, 2.0, -INF])
+    y = tnp.array([1.0, -0.0, 2.0, NAN, -INF])
+    for number, expected in enumerate(([0, 0, 0, 1, 0], [1, 1, 1, 0, 1])):
+        np.testing.assert_array_equal(derivative(function, mode, number)(x, y), expected)

@@ -662,10 +662,13 @@ def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = Non
 
 
 def _ignoring_nan(name: str, op: Any, text: str) -> Binary:
+    """The extremum of two, or the one that is not NaN; of equal ones the second has the derivative, as in JAX."""
+
     def choose(x: Any, y: Any) -> Any:
         if not _is_inexact(x):
             return op(x, y)
-        return ops.select(ops.ne(x, x), y, ops.select(ops.ne(y, y), x, op(x, y)))
+        wins = ops.and_(ops.eq(op(x, y), x), ops.ne(x, y))
+        return ops.select(ops.or_(wins, ops.ne(y, y)), x, y)
 
     return binary(name, choose, text)
 
