@@ -317,3 +317,34 @@ def test_of_equal_operands_of_fmax_the_second_has_the_derivative(function: Funct
     y = tnp.array([1.0, -0.0, 2.0, NAN, -INF])
     for number, expected in enumerate(([0, 0, 0, 1, 0], [1, 1, 1, 0, 1])):
         np.testing.assert_array_equal(derivative(function, mode, number)(x, y), expected)
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, tx.jit])
+@pytest.mark.parametrize(
+    ("x", "power", "by_x", "by_power"),
+    [
+        (0.0, 1.0, 1, 1),
+        (0.0, 2.0, 0, 0.25),
+        (0.0, 0.5, INF, 4),
+        (2.0, 0.0, 0.5, math.log(2) ** 2 / 2),
+        (2.0, 1e-4, 0.50003466, 0.24023761),
+        (2.0, 2.0, 2, 2 * math.log(2) - 0.75),
+        (1.0, 0.0, 1, 0),
+    ],
+)
+def test_box_cox_transformation_at_zeros(
+    transform: Function, x: float, power: float, by_x: float, by_power: float
+) -> None:
+    for function, moved in ((special.boxcox, x), (special.boxcox1p, x - 1)):
+        slopes = transform(tx.grad(function, (0, 1)))(moved, power)
+        np.testing.assert_allclose(slopes, (by_x, by_power), rtol=1e-5)
+
+
+def test_second_derivative_of_box_cox_by_a_power_of_zero() -> None:
+    log = math.log(2)
+    np.testing.assert_allclose(tx.hessian(lambda p: special.boxcox(2.0, p))(0.0), log**3 / 3, rtol=1e-5)
+    np.testing.assert_allclose(tx.jacfwd(tx.grad(special.boxcox), 1)(2.0, 0.0), log / 2, rtol=1e-5)
+
+
+def test_slope_of_exp1_of_negative_numbers_is_nan() -> None:
+    assert np.isnan(float(tx.grad(special.exp1)(-0.5)))

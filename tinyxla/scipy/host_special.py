@@ -68,7 +68,7 @@ def _none(ans: Any, *_: Any) -> Any:
 # --- integrals --------------------------------------------------------------------------------------------------------
 
 
-@_with_derivatives(lambda ans, x: -tnp.exp(-x) / x)
+@_with_derivatives(lambda ans, x: tnp.where(x < 0, math.nan, -tnp.exp(-x) / x))
 def exp1(x: ArrayLike) -> Any:
     """The exponential integral E1: the integral of exp(-t) / t from x on, for x > 0.
 

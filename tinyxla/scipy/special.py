@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from tinyxla import numpy as tnp
@@ -864,7 +865,7 @@ def boxcox(x: ArrayLike, lmbda: ArrayLike) -> Array:
     0.8284
     """
     value, power = _of_one_type("boxcox", x, lmbda)
-    return _box_cox(tnp.log(value), power)
+    return _box_cox_of(*tnp.broadcast_arrays(value, power))
 
 
 @replayed
@@ -887,12 +888,31 @@ def boxcox1p(x: ArrayLike, lmbda: ArrayLike) -> Array:
     0.8284
     """
     value, power = _of_one_type("boxcox1p", x, lmbda)
-    return _box_cox(tnp.log1p(value), power)
+    return _box_cox_of_1p(*tnp.broadcast_arrays(value, power))
 
 
-def _box_cox(log: Array, power: Array) -> Array:
-    flat = power == 0
-    return tnp.where(flat, log, tnp.expm1(power * log) / tnp.where(flat, 1.0, power))
+def _box_cox(name: str, logarithm: Callable[..., Any], base: Callable[..., Any]) -> Callable[..., Any]:
+    """(base^power - 1) / power by the logarithm of the base, with slopes that are right where either is 0."""
+
+    def function(x: Any, power: Any) -> Any:
+        log, flat = logarithm(x), power == 0
+        return tnp.where(flat, log, tnp.expm1(power * log) / tnp.where(flat, 1.0, power))
+
+    def by_power(ans: Any, x: Any, power: Any) -> Any:
+        log = logarithm(x)
+        exponent = power * log
+        near = tnp.abs(exponent) < 0.5  # where the difference cancels
+        series = lax_special.polynomial(_BY_EXPONENT, tnp.where(near, exponent, 0.0))
+        direct = elementwise.chain_mul(tnp.exp(exponent), log) - ans
+        return tnp.where(near, log * log * series, direct / tnp.where(near, 1.0, power))
+
+    return with_slope(name, function, lambda ans, x, power: base(x) ** (power - 1), by_power)
+
+
+# The derivative of (exp(u) - 1) / u in powers of u.
+_BY_EXPONENT = tuple(1 / (math.factorial(k) * (k + 2)) for k in range(15))
+_box_cox_of = _box_cox("boxcox", tnp.log, lambda x: x)
+_box_cox_of_1p = _box_cox("boxcox1p", tnp.log1p, lambda x: 1 + x)
 
 
 __getattr__ = _missing(__name__)
