@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy
 import numpy as np
 import pytest
 
@@ -152,3 +153,15 @@ def test_einsum_takes_a_path_of_tuples() -> None:
     for path in ([(0, 2), (0, 1)], [(0, 1, 2)]):
         found = tnp.einsum("ij,ik,il->jkl", a, b, c, optimize=path)
         np.testing.assert_allclose(found, np.einsum("ij,ik,il->jkl", a, b, c), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("order", [1, -1, 2, -2, np.inf, -np.inf])
+@pytest.mark.parametrize("matrix", [np.zeros((2, 2), np.float32), np.eye(2, dtype=np.float32)])
+def test_equal_sums_and_singular_values_share_the_derivative_of_a_norm_as_in_jax(order: float, matrix: Any) -> None:
+    expected = jax.grad(lambda x: jax.numpy.linalg.norm(x, order))(matrix)
+    np.testing.assert_allclose(tx.grad(lambda x: tnp.linalg.norm(x, order))(matrix), expected, atol=1e-6)
+
+
+def test_tangent_of_a_cholesky_factor_is_lower_triangular_where_there_is_no_factor() -> None:
+    _, moved = tx.jvp(tnp.linalg.cholesky, (tnp.zeros((2, 2)),), (tnp.ones((2, 2)),))
+    assert float(moved[0, 1]) == 0

@@ -124,8 +124,8 @@ def norm(x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = Fals
 
 
 def _largest(x: Any, axes: Any, keepdims: bool) -> Any:
-    """The maximum of absolute values, which of none is 0."""
-    return max(x, axes, keepdims=keepdims) if x.size else sum(x, axes, keepdims=keepdims)
+    """The maximum of absolute values and 0. Equal ones share the derivative, as in JAX."""
+    return max(x, axes, keepdims=keepdims, initial=0)
 
 
 def _vector_norm(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
@@ -151,10 +151,7 @@ def _matrix_norm(x: Any, ord: Any, axes: tuple[int, int], keepdims: bool) -> Any
         return _euclidean(x, tuple(sorted(axes)), keepdims)
     if order in ("nuc", 2, -2):
         values = svdvals(moveaxis(x, axes, (-2, -1)))
-        if order == "nuc" or (order == 2 and not values.size):
-            found = sum(values, -1)
-        else:
-            found = values[..., 0] if order == 2 else values[..., -1] if values.size else min(values, -1)
+        found = sum(values, -1) if order == "nuc" else _largest(values, -1, False) if order > 0 else min(values, -1)
         return expand_dims(found, sorted(axes)) if keepdims else found
     summed = {1: axes[0], -1: axes[0], np.inf: axes[1], -np.inf: axes[1]}
     if isinstance(order, str) or order not in summed:

@@ -127,7 +127,8 @@ def _cholesky_jvp(tangents: tuple[Value], ans: Value, a: Value, *, lower: bool) 
     below = halved(tangents[0])
     change = elementwise.add(below, adjoint(below))
     left = _solve_lower(ans, change)
-    return matrix_product(ans, halved(_solve_lower(ans, left, left_side=False, transpose_a="ADJOINT")))
+    moved = matrix_product(ans, halved(_solve_lower(ans, left, left_side=False, transpose_a="ADJOINT")))
+    return triangle(moved, lower=True)  # also where there is no factor
 
 
 def _cholesky_vjp(g: Value, ans: Value, a: Value, *, lower: bool) -> tuple[Value]:
