@@ -140,6 +140,14 @@ def test_apply_under_vmap_counts_for_each_row() -> None:
     np.testing.assert_array_equal(found, [[4, 2, 3], [1, 4, 6], [1, 8, 3]])
 
 
+@pytest.mark.parametrize("transform", [lambda f: f, tx.jit])
+def test_power_of_one_half_is_not_the_square_root_of_negative_zero_and_infinity(transform: Any) -> None:
+    for exponent in (0.5, np.float32([0.5]), np.float32([0.5, 0.5])):
+        found = np.asarray(transform(lambda x, y=exponent: jnp.power(x, y))(np.float32([-np.inf, -0.0])))
+        np.testing.assert_array_equal(found, [np.inf, 0])
+        assert not np.signbit(found).any()
+
+
 def test_power_at_repeated_indices_multiplies_exponents() -> None:
     index, exponents = np.array([1, 1, 2]), np.array([2, 3, 2], F)
     expected = np.asarray(jax.numpy.asarray(X).at[index].power(exponents))
