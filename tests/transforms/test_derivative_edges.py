@@ -348,3 +348,12 @@ def test_second_derivative_of_box_cox_by_a_power_of_zero() -> None:
 
 def test_slope_of_exp1_of_negative_numbers_is_nan() -> None:
     assert np.isnan(float(tx.grad(special.exp1)(-0.5)))
+
+
+@pytest.mark.parametrize("function", [tnp.quantile, tnp.nanquantile])
+@pytest.mark.parametrize("transform", [lambda f: f, tx.jit])
+def test_slope_of_a_quantile_by_its_probability_is_zero_at_elements(function: Function, transform: Function) -> None:
+    x = tnp.array([1.0, 2.0, 4.0, 8.0, 16.0])
+    slope = transform(tx.vmap(tx.grad(lambda q: function(x, q))))
+    np.testing.assert_allclose(slope(tnp.array([0.0, 0.25, 0.3, 0.5, 0.9, 1.0])), [0, 0, 8, 0, 32, 0], rtol=1e-5)
+    assert float(function(tnp.array([-INF, 1.0, INF]), 0.5)) == 1

@@ -683,10 +683,9 @@ def _between(method: str, position: Any, low: Any, high: Any, at_low: Any, at_hi
     if method == "nearest":  # halves go to the even neighbour
         return where(arith.equal(ops.round_nearest_even(position), low), at_low, at_high)
     share = ops.sub(position, low)
-    # A convex combination: infinities at an end with no weight do not matter.
-    left = where(arith.equal(share, 1), 0, arith.multiply(at_low, arith.subtract(1, share)))
-    right = where(arith.equal(share, 0), 0, arith.multiply(at_high, share))
-    return arith.add(left, right)
+    # A convex combination: infinities at an end with no weight do not matter, but weights of 0 have derivatives.
+    left = ops.chain_mul(at_low, ops.sub(ops.one_like(share), share), either=True)
+    return ops.add(left, ops.chain_mul(at_high, share, either=True))
 
 
 # --- counting ---------------------------------------------------------------------------------------------------------
