@@ -370,3 +370,14 @@ def test_product_with_a_mask_selects_where_that_is_asked_for(option: str, compil
                     np.testing.assert_array_equal(call(a, b), expected)
     finally:
         tx.config.update("boolean_products", "multiply")
+
+
+@pytest.mark.parametrize("function", [jnp.quantile, jnp.nanquantile])
+@pytest.mark.parametrize("transform", [lambda f: f, tx.jit])
+def test_quantiles_of_probabilities_outside_of_the_unit_interval_are_the_ends(function: Any, transform: Any) -> None:
+    x = np.float32([0.0, 1.7, -0.6, 2.2, -1.4])
+    q = np.float32([-1.0, -0.1, 1.1, 2.0, np.nan])
+    found = transform(function)(x, q)
+    np.testing.assert_allclose(found, [-1.4, -1.4, 2.2, 2.2, np.nan])
+    if function is jnp.nanquantile:
+        np.testing.assert_allclose(function(np.append(x, np.float32(np.nan)), q), found)

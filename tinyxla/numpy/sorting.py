@@ -587,7 +587,8 @@ def _quantile(
         number = arith.maximum(arith.subtract(total, 1), 0)
     spread, of_one = (*share.shape, *kept), (*(1,) * share.ndim, *kept)
     shares = movement.reshape_to(cast(share, wide, False), (*share.shape, *(1,) * len(kept)))
-    position = arith.multiply(shares, movement.reshape_to(number, of_one))
+    last = movement.reshape_to(number, of_one)
+    position = arith.clip(arith.multiply(shares, last), 0, last)
     position = movement.broadcast_in_dim(position, spread, tuple(range(len(spread))))
     low, high = ops.floor(position), ops.ceil(position)
     if (
@@ -684,8 +685,8 @@ def _between(method: str, position: Any, low: Any, high: Any, at_low: Any, at_hi
         return where(arith.equal(ops.round_nearest_even(position), low), at_low, at_high)
     share = ops.sub(position, low)
     # A convex combination: infinities at an end with no weight do not matter, but weights of 0 have derivatives.
-    left = ops.chain_mul(at_low, ops.sub(ops.one_like(share), share), either=True)
-    return ops.add(left, ops.chain_mul(at_high, share, either=True))
+    left = ops.chain_mul(ops.sub(ops.one_like(share), share), at_low)
+    return ops.add(left, ops.chain_mul(share, at_high))
 
 
 # --- counting ---------------------------------------------------------------------------------------------------------
