@@ -15,7 +15,7 @@ import pytest
 
 import tinyxla as tx
 from tinyxla import lax, numpy as tnp
-from tinyxla.scipy import special
+from tinyxla.scipy import special, stats
 
 Function = Callable[..., Any]
 INF, NAN = math.inf, math.nan
@@ -357,3 +357,14 @@ def test_slope_of_a_quantile_by_its_probability_is_zero_at_elements(function: Fu
     slope = transform(tx.vmap(tx.grad(lambda q: function(x, q))))
     np.testing.assert_allclose(slope(tnp.array([0.0, 0.25, 0.3, 0.5, 0.9, 1.0])), [0, 0, 8, 0, 32, 0], rtol=1e-5)
     assert float(function(tnp.array([-INF, 1.0, INF]), 0.5)) == 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_slope_of_a_probability_at_an_end_of_the_support_is_the_density_inside(mode: str) -> None:
+    for function, points, expected in (
+        (stats.expon.cdf, [0.0], [1]),
+        (stats.expon.sf, [0.0], [-1]),
+        (stats.expon.logsf, [0.0], [-1]),
+        (stats.uniform.cdf, [0.0, 1.0, 2.0], [1, 1, 0]),
+    ):
+        np.testing.assert_allclose(at(function, mode, 1, points), expected)

@@ -170,7 +170,9 @@ class Cumulative(Continuous):
 
     def _apply(self, rule: Rule, args: Any, kwargs: Any) -> Array:
         z, shapes, _, valid = self._standard(args, kwargs)
-        return tnp.where(valid, rule(tnp.clip(z, *self._within(*shapes)), *shapes), math.nan)
+        low, high = self._within(*shapes)
+        inside = tnp.where(z < low, low, tnp.where(z > high, high, z))  # an end has the slope from inside
+        return tnp.where(valid, rule(inside, *shapes), math.nan)
 
     def cdf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
         """The probability of a number up to x."""
