@@ -30,6 +30,7 @@ from tinyxla.ops import elementwise, movement
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.axis_types import with_kinds
 from tinyxla.tracing.cache_keys import hashable
 from tinyxla.tracing.core import GraphTrace, innermost, state, trace
 from tinyxla.tracing.promotion import float0
@@ -39,6 +40,7 @@ from tinyxla.transforms.batch import BatchTracer
 from tinyxla.transforms.computations import run
 from tinyxla.transforms.custom import CustomJvp, CustomVjp, LinearCall, Values, apply
 from tinyxla.transforms.reverse import is_inexact, zeros_like
+from tinyxla.transforms.sharding_types import sharding_in_type, with_type_of
 from tinyxla.util.binding import bind
 from tinyxla.util.tracebacks import boundary
 from tinyxla.util.wrapping import Described, transformed, wraps
@@ -373,7 +375,7 @@ class BoundCall:
 
 
 def _described(values: Values) -> list[ShapeDtypeStruct]:
-    return [ShapeDtypeStruct(x.shape, x.dtype) for x in values]
+    return [ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding_in_type(x)) for x in values]
 
 
 def _pair(what: str, names: str, given: Any, fits: Callable[[Any], bool] = lambda pair: True) -> Any:
@@ -605,11 +607,19 @@ class custom_vjp(CustomFunction[P, R]):
             kept, tree = pytrees.flatten(residuals)
             sizes = [x if _is_integer(x) else None for x in kept]
             kept = [x for x in kept if not _is_integer(x)]
-            return outputs, kept, (tree, sizes, _described(outputs), _described(values), references)
+            return outputs, kept, (tree, sizes, _described(outputs), _described(values), references, state.kinds)
 
         def back(rest: Any, residuals: Values, cotangents: Values) -> Values:
-            tree, sizes, outputs, values, references = rest
-            seeds = [instantiated(c, x, self._symbolic) for c, x in zip(cotangents, outputs, strict=True)]
+            """The backward rule: axes are explicit in it that are so around the call, unlike on the rest of the way
+            back."""
+            return with_kinds(rest[-1], lambda: by_rule(rest, residuals, cotangents))
+
+        def by_rule(rest: Any, residuals: Values, cotangents: Values) -> Values:
+            tree, sizes, outputs, values, references, _ = rest
+            seeds = [
+                instantiated(None if c is None else with_type_of(c, x, is_cotangent=True), x, self._symbolic)
+                for c, x in zip(cotangents, outputs, strict=True)
+            ]
             arrays = iter(residuals)
             kept = pytrees.unflatten(tree, [next(arrays) if x is None else x for x in sizes])
             kept = filled(kept, references) if references else kept

@@ -443,3 +443,31 @@ def test_products_are_left_as_partial_sums_along_the_axes_they_are_summed_over(
     found = product(x, w, out_sharding=P(unreduced={"y"}))
     assert found.sharding.spec == P(None, None, unreduced={"y"})
     np.testing.assert_array_equal(found, np.asarray(x) @ np.asarray(w))
+
+
+@pytest.mark.parametrize("inner", [tx.jit, lambda f: f], ids=["inner jit", "inner eager"])
+@pytest.mark.parametrize("outer", [tx.jit, lambda f: f], ids=["jit", "eager"])
+def test_axes_are_explicit_in_a_backward_rule_of_custom_vjp(inner: Any, outer: Any) -> None:
+    seen: list[Any] = []
+
+    @tx.custom_vjp
+    def product(a: Any, b: Any) -> Any:
+        return jnp.einsum("ab,bc->ac", a, reshard(b, P()))
+
+    def backward(kept: Any, g: Any) -> Any:
+        a, b = kept
+        seen.extend(map(_type, (a, b, g)))
+        a_bar = jnp.einsum("ac,bc->ab", g, reshard(b, P()), out_sharding=P("x", None))
+        sums = jnp.einsum("ab,ac->bc", a, g, out_sharding=P(unreduced={"x"}))
+        seen.append(tx.typeof(sums).sharding.spec.unreduced)
+        return a_bar, reshard(sums, P("y", None))
+
+    product.defvjp(lambda a, b: (product(a, b), (a, b)), backward)
+    called = inner(product)
+    a, b = _split((8, 4), "x"), _split((4, 2), "y")
+    found = outer(tx.grad(lambda a, b: (called(a, b) ** 2).sum(), (0, 1)))(a, b)
+    assert seen[:4] == [("x", None), ("y", None), ("x", None), {"x"}]
+    values = np.asarray(a), np.asarray(b)
+    np.testing.assert_allclose(found[0], 2 * values[0] @ values[1] @ values[1].T, rtol=1e-6)
+    np.testing.assert_allclose(found[1], 2 * values[0].T @ values[0] @ values[1], rtol=1e-6)
+    assert [_type(x) for x in found] == [("x", None), ("y", None)]

@@ -24,15 +24,16 @@ EVERY = _Every()
 
 def with_auto_axes(names: Container[Hashable], function: Callable[[], _Result]) -> _Result:
     """Call a function inside of which axes are left to the compiler: they are not part of types."""
-    return _with_kinds(Kinds(names, ()), function)
+    return with_kinds(Kinds(names, ()), function)
 
 
 def with_explicit_axes(names: Container[Hashable], function: Callable[[], _Result]) -> _Result:
     """Call a function inside of which axes are part of types, whatever their mesh says."""
-    return _with_kinds(Kinds(() if state.kinds is None else state.kinds.auto, names), function)
+    return with_kinds(Kinds(() if state.kinds is None else state.kinds.auto, names), function)
 
 
-def _with_kinds(kinds: Kinds, function: Callable[[], _Result]) -> _Result:
+def with_kinds(kinds: Kinds | None, function: Callable[[], _Result]) -> _Result:
+    """Call a function inside of which axes have these kinds; None: those that their mesh says."""
     outer = state.kinds
     try:
         state.kinds = kinds

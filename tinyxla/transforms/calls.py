@@ -18,10 +18,11 @@ from tinyxla.ops.barrier import opt_barrier
 from tinyxla.ops.dynamic_slices import dynamic_update_slice
 from tinyxla.ops.op import Axes, Factors, Joint
 from tinyxla.shapes import AnyShape, Shape, TupleShape, element_type
+from tinyxla.tracing.axis_types import explicit_axes
 from tinyxla.tracing.core import state, trace
 from tinyxla.tracing.meshes import AbstractMesh
 from tinyxla.tracing.references import OuterReferenceError
-from tinyxla.tracing.shardings import Spec
+from tinyxla.tracing.shardings import NamedSharding, Sharding, Spec
 from tinyxla.transforms.computations import (
     Mask,
     batched,
@@ -193,7 +194,7 @@ def _reverse(
     if checkpoint is not None and checkpoint.is_back:
         checkpoint = None
     try:
-        split = split_reverse(to_apply, wanted, checkpoint, inexact(to_apply))
+        split = split_reverse(to_apply, wanted, checkpoint, inexact(to_apply), _types(operands, to_apply))
     except OuterReferenceError:
         return _reverse_inline(wanted, operands, to_apply)
     except Exception:
@@ -224,6 +225,15 @@ def _flows(wanted: Mask, *, to_apply: Computation, rule: Rule | None = None, **o
     return flowing(to_apply, wanted) if rule is None else rule.flows(to_apply, wanted)
 
 
+def _types(operands: Sequence[Any], to_apply: Computation) -> tuple[Sharding | None, ...]:
+    """The shardings of the operands of a function with rules of the user's, if some are types; else an empty tuple."""
+    if state.manual is not None or not has_rules(to_apply):
+        return ()
+    layouts = [getattr(x, "sharding", None) for x in operands]
+    types = [x if isinstance(x, NamedSharding) and explicit_axes(x.mesh) else None for x in layouts]
+    return tuple(types) if any(x is not None for x in types) else ()
+
+
 def _reverse_inline(
     wanted: Mask, operands: tuple[Any, ...], to_apply: Computation
 ) -> tuple[Any, Callable[[Any], list[Any]]]:
@@ -249,7 +259,7 @@ def _pull_later(
 
     def pullback(g: Any) -> list[Any]:
         seeded = tuple(c is not None for c in results(g))
-        split = split_reverse(to_apply, wanted, checkpoint, seeded)
+        split = split_reverse(to_apply, wanted, checkpoint, seeded, _types(operands, to_apply))
         _, residuals = _there(split, operands, to_apply)
         return spread(_back(split, residuals, chosen(results(g), seeded), checkpoint), wanted)
 
@@ -405,13 +415,19 @@ class Split(NamedTuple):
 
 
 @lru_cache(1024)
-def split_reverse(computation: Computation, active: Mask, checkpoint: Checkpoint | None, seeded: Mask) -> Split:
+def split_reverse(
+    computation: Computation,
+    active: Mask,
+    checkpoint: Checkpoint | None,
+    seeded: Mask,
+    shardings: tuple[Sharding | None, ...] = (),
+) -> Split:
     """Forward and backward pass, by those operands that are `active`, from cotangents of the results that are
-    `seeded`."""
+    `seeded`; of operands that have `shardings` as types."""
     if checkpoint is not None and checkpoint.policy is not None:
         whole = computation  # a policy is asked of the operations inside calls, too
         computation, _, _ = trace(lambda *x: run(whole, x, inline=True), whole.parameter_shapes, whole.name)
-    both, flows, moving, before = reverse(computation, active, seeded, False)
+    both, flows, moving, before = reverse(computation, active, seeded, False, shardings=shardings)
     keeps = None if checkpoint is None else checkpoint.keeps
     if checkpoint is not None:
         both = _rematted(both, len(computation.parameters))

@@ -15,6 +15,7 @@ from tinyxla.ops import Op, calls, dynamic_slices, elementwise, indexing, moveme
 from tinyxla.ops.op import OWN, Axes, Joint, Zero
 from tinyxla.shapes import AnyShape, Shape, TupleShape
 from tinyxla.tracing.core import GraphTrace, current_scope, state, trace
+from tinyxla.tracing.shardings import Sharding
 from tinyxla.transforms.batch import batch
 from tinyxla.transforms.forward import jvp
 from tinyxla.transforms.reverse import TapeTrace, is_inexact, vjp, zeros_like
@@ -123,9 +124,27 @@ def forward(computation: Computation, present: Mask, wanted: Mask | None = None)
     return made, tuple(moving)
 
 
-def _transformed(function: Callable[..., list[Any]], shapes: Sequence[AnyShape], name: str) -> Computation:
-    """The computation of a function of its parameters alone."""
-    made, captured, _ = trace(function, shapes, name)
+class _Typed(NamedTuple):
+    """An operand's dimensions and sharding, which is its type along explicit axes."""
+
+    shape: tuple[int, ...]
+    sharding: Sharding | None
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+
+def _transformed(
+    function: Callable[..., list[Any]], shapes: Sequence[AnyShape], name: str, shardings: Sequence[Sharding | None] = ()
+) -> Computation:
+    """The computation of a function of its parameters alone, the first of which have these shardings as types."""
+    values: list[_Typed] = []
+    if shardings:
+        dimensions = [x.dimensions if isinstance(x, Shape) else () for x in shapes]
+        padded = [*shardings, *[None] * (len(shapes) - len(shardings))]
+        values = [_Typed(d, sharding) for d, sharding in zip(dimensions, padded, strict=True)]
+    made, captured, _ = trace(function, shapes, name, values=values)
     if captured:
         raise ClosedOverTracerError(
             f"{name}: a rule of custom_jvp, custom_vjp or custom_vmap closes over a traced array "
@@ -168,10 +187,16 @@ class Reversed(NamedTuple):
 
 @lru_cache(1024)
 def reverse(
-    computation: Computation, active: Mask, seeded: Mask, whole: bool, tape: type[TapeTrace] = TapeTrace
+    computation: Computation,
+    active: Mask,
+    seeded: Mask,
+    whole: bool,
+    tape: type[TapeTrace] = TapeTrace,
+    shardings: tuple[Sharding | None, ...] = (),
 ) -> Reversed:
     """From operands and the cotangents of results that are `seeded`: results and the cotangents of operands that are
-    `active`, as far as any flow, or with zeros for the others (`whole`)."""
+    `active`, as far as any flow, or with zeros for the others (`whole`). Rules of the user's see types of arrays where
+    the operands have `shardings`."""
     shapes = computation.parameter_shapes
     flows: list[bool] = []
     moving: list[bool] = []
@@ -192,7 +217,7 @@ def reverse(
         return [*values, *(c for c in found if c is not None)]
 
     outputs = [x.shape for x in computation.outputs]
-    made = _transformed(function, [*shapes, *chosen(outputs, seeded)], f"{computation.name}_vjp")
+    made = _transformed(function, [*shapes, *chosen(outputs, seeded)], f"{computation.name}_vjp", shardings)
     return Reversed(made, tuple(flows), tuple(moving), effects_there)
 
 
