@@ -240,11 +240,12 @@ def print_saved_residuals(fun: Callable[..., Any], *args: Any, **kwargs: Any) ->
         f32[] from the argument x
     """
     check_callable("print_saved_residuals", fun)
-    for line in _saved_residuals(fun, args, kwargs):
-        print(line)
+    for shape, origin in saved_residuals(fun, args, kwargs):
+        print(f"{shape} {origin}")
 
 
-def _saved_residuals(fun: Callable[..., Any], args: Any, kwargs: Any) -> list[str]:
+def saved_residuals(fun: Callable[..., Any], args: Any, kwargs: Any) -> list[tuple[Shape, str]]:
+    """The residuals that the way back of a derivative of a function keeps: their shapes, and where they come from."""
     made = trace_tree(fun, args, kwargs)[0]
     count = len(made.parameters)
     active = tuple(map(is_inexact, made.parameter_shapes))
@@ -252,12 +253,12 @@ def _saved_residuals(fun: Callable[..., Any], args: Any, kwargs: Any) -> list[st
     early, _ = partition(both, count, len(made.outputs))
     names = [f"the argument {name}" for name in parameter_names(fun, args, kwargs)]
     names += ["a constant of the function"] * (count - len(names))
-    told: list[str] = []
+    told: list[tuple[Shape, str]] = []
     for x in early.outputs[len(made.outputs) :]:
         if x in early.parameters:
-            told.append(f"{x.shape} from {names[early.parameters.index(x)]}")
+            told.append((x.array_shape, f"from {names[early.parameters.index(x)]}"))
         else:
-            told.append(f"{x.shape} from {x.op.name}" + (f" at {x.source}" if x.source else ""))
+            told.append((x.array_shape, f"from {x.op.name}" + (f" at {x.source}" if x.source else "")))
     return told
 
 

@@ -436,6 +436,8 @@ def test_policies_of_checkpoints_are_asked_of_primitives() -> None:
             with contextlib.redirect_stdout(told):
                 print_saved_residuals(jax.checkpoint(f, policy=policy), jnp.ones(3))
             print(sorted(line.split()[0] for line in told.getvalue().splitlines()))
+        from jax._src.ad_checkpoint import saved_residuals
+        print(sorted(str(aval) for aval, _ in saved_residuals(jax.checkpoint(f, policy=policy), jnp.ones(3))))
         back = jax.make_jaxpr(jax.grad(jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)))))(1.0)
         print([(e.primitive.name, e.params.get("differentiated")) for e in back.eqns[-1:]], "barrier" in str(back))
         print(jax.core.eval_jaxpr(back.jaxpr, back.consts, 0.0), jax.grad(jax.grad(jax.remat(jnp.cos)))(0.0))
@@ -445,6 +447,7 @@ def test_policies_of_checkpoints_are_asked_of_primitives() -> None:
         "['f32[3]', 'f32[3]', 'f32[]']",
         "['f32[3]', 'f32[3]', 'f32[]']",
         "['f32[3]', 'f32[]']",
+        "['float32[3]', 'float32[]']",
         "[('remat2', True)] False",
         "[Array(1., dtype=float32, weak_type=True)] -1.0",
     ]

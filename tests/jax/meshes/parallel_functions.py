@@ -60,6 +60,13 @@ def jaxprs_of_functions_of_parts():
     yield eqn.primitive.name, eqn.params["in_specs"], eqn.params["out_specs"], sorted(eqn.params["newly_manual_axes"])
     yield [(e.primitive.name, e.params.get("axes")) for e in eqn.params["jaxpr"].eqns], eqn.params["check_vma"]
     yield jax.core.eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, x, y)
+    split = jax.shard_map(
+        lambda a, b: (jnp.sin(a), jnp.cos(b)), mesh=mesh, in_specs=(P(), P("x")), out_specs=(P(), P("x"))
+    )
+    live, used = jax.interpreters.partial_eval.dce_jaxpr(jax.make_jaxpr(split)(x, x[:4]).jaxpr, [False, True])
+    (eqn,) = live.eqns
+    yield used, eqn.params["in_specs"], eqn.params["out_specs"], [e.primitive.name for e in eqn.params["jaxpr"].eqns]
+    yield jax.core.eval_jaxpr(live, [], x[:4])
     rows = NamedSharding(mesh, P("x"))
     (eqn,) = jax.make_jaxpr(jax.vmap(lambda a: jax.lax.with_sharding_constraint(a, rows)))(_grid(2, 8)).eqns
     yield eqn.primitive.name, eqn.params["sharding"].spec[1], sorted(eqn.params["unconstrained_dims"])
@@ -69,7 +76,8 @@ def kinds_of_axes():
     seen = []
 
     def f(a):
-        seen.append((str(jax.typeof(a).sharding.mesh.axis_types), dict(jax.typeof(a).sharding.mesh.shape)))
+        mesh = jax.typeof(a).sharding.mesh
+        seen.append((str(mesh.axis_types), dict(mesh.shape), sorted(jax.typeof(a).mat.invarying(mesh))))
         return a * 2
 
     for names in ({"x"}, {"x", "y"}):
@@ -397,7 +405,8 @@ def checks_of_what_varies():
         shard(lambda a: jax.lax.all_gather(a, "x", tiled=True), in_specs=P("x"), out_specs=P(), check_vma=False), x
     )
     yield of(shard(lambda a: a, in_specs=P("z"), out_specs=P()), x)
-    yield of(shard(lambda a: a, in_specs=P("x"), out_specs=P("x")), _grid(6, 4))
+    uneven = of(shard(lambda a: a, in_specs=P("x"), out_specs=P("x")), _grid(6, 4))
+    yield uneven, "not evenly divisible by the corresponding mesh axis sizes" in str(uneven)
     yield of(shard(lambda a: a, in_specs=(P("x"), P("x")), out_specs=P("x")), x)
     yield of(shard(lambda a: a.sum(), in_specs=P("x"), out_specs=P("x")), x)
     yield of(lambda: jax.shard_map(lambda a: a, in_specs=P("x"), out_specs=P("x"))(x))

@@ -184,6 +184,11 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
         "{3:rank}. For scalars the PartitionSpec should be P()",
     ),
     (
+        rf"^shard_map: in_specs: the size of dimension (\d+) of {_PAIR} must be a multiple of (\d+),",
+        "shard_map was given argument arrays with axis sizes that are not evenly divisible by the corresponding mesh "
+        "axis sizes: one of shape {2} has array axis {1}, but {3} does not evenly divide its size",
+    ),
+    (
         rf"(\w+): the size of dimension (\d+) of {_PAIR} must be a multiple of (\d+), .* have (\[.*\]) parts;",
         "Sharding {1} implies that array axis {2} is partitioned {4} times, but the dimension size is {0:size} "
         "(full shape: {3}, per-dimension tiling factors: {5} should evenly divide the shape)",

@@ -73,6 +73,10 @@ class ManualAxisType(NamedTuple):
     unreduced: frozenset[Any] = frozenset()
     reduced: frozenset[Any] = frozenset()
 
+    def invarying(self, mesh: AbstractMesh) -> frozenset[Any]:
+        """The manual axes of a mesh along which the value is the same on all devices."""
+        return frozenset(mesh.manual_axes) - self.varying - self.unreduced - self.reduced
+
 
 class ShapedArray(AbstractValue):
     """The shape, element type and weakness of an array.

@@ -203,6 +203,15 @@ def _inside(name: str) -> DceRule:
     return rule
 
 
+def _of_parts(used: list[bool], eqn: JaxprEqn) -> tuple[list[bool], JaxprEqn | None]:
+    """The rule of `shard_map`: operands and results have specs."""
+    if _is_dead(used, eqn):
+        return _whole(used, eqn)
+    jaxpr, needed = _eliminated(eqn.params["jaxpr"], used)
+    ins, outs = (tuple(chosen(eqn.params[name], flags)) for name, flags in (("in_specs", needed), ("out_specs", used)))
+    return needed, _kept(eqn, used, needed, jaxpr=jaxpr, in_specs=ins, out_specs=outs)
+
+
 def _of_scan(used: list[bool], eqn: JaxprEqn) -> tuple[list[bool], JaxprEqn | None]:
     """A carry counts if it is used after the loop or in a step for another one that counts."""
     if _is_dead(used, eqn):
@@ -246,6 +255,7 @@ dce_rules: dict[Any, DceRule] = {
     **{primitives[name]: _inside("call_jaxpr") for name in ("call", "closed_call")},
     primitives["custom_jvp_call"]: _with_rule("jvp_jaxpr_fun"),
     primitives["custom_vjp_call"]: _with_rule("fwd_jaxpr_thunk"),
+    primitives["shard_map"]: _of_parts,
     primitives["scan"]: _of_scan,
     primitives["cond"]: _of_cond,
 }
