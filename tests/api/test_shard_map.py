@@ -424,7 +424,7 @@ def test_gradients_by_reduced_values_are_summands(wrap: Any) -> None:
     ("function", "spec", "said"),
     [
         (lambda u, r, x: jnp.sin(u), P(unreduced={"x"}), "sine: it is not linear"),
-        (lambda u, r, x: u + x, P(unreduced={"x"}), "add: another operand varies among devices"),
+        (lambda u, r, x: u + x.sum(), P(unreduced={"x"}), "add: another operand varies among devices"),
         (lambda u, r, x: u + 1, P(unreduced={"x"}), "add: operands that are added must all be partial sums"),
         (lambda u, r, x: u * u, P(unreduced={"x"}), "multiply: it is linear in either operand"),
         (lambda u, r, x: lax.all_gather(u, "x"), P("x"), "all-gather: another operand varies"),
@@ -448,3 +448,67 @@ def test_summands_are_not_taken_for_sums(function: Any, spec: Any, said: str) ->
 def test_casts_that_do_not_fit(to: str, spec: Any) -> None:
     with pytest.raises(AttributeValueError, match="pcast: to"):
         _mapped(lambda x: lax.pcast(x, "x", to=to), spec, P("x"))(ROWS)
+
+
+def _some_axes(f: Any, in_specs: Any, out_specs: Any, names: set[str]) -> Any:
+    """A compiled function of parts along some axes of a mesh of 4 by 2 devices, the others left to the compiler."""
+    mesh = tx.make_mesh((4, 2), ("x", "y"))
+    return tx.jit(tx.shard_map(f, mesh=mesh, in_specs=in_specs, out_specs=out_specs, axis_names=names))
+
+
+def test_products_along_axes_left_to_the_compiler_gather_nothing() -> None:
+    mesh = tx.make_mesh((4, 2), ("x", "y"))
+    weights = tx.device_put(np.arange(24.0, dtype=np.float32).reshape(4, 6), tx.NamedSharding(mesh, P(None, "y")))
+    rows = tx.device_put(ROWS, tx.NamedSharding(mesh, P("x")))
+    product = _some_axes(lambda a, w: lax.psum(a, "x") @ w + a.sum(), (P("x"), P()), P("x"), {"x"})
+    found = product(rows, weights)
+    parts = ROWS.reshape(4, 2, 4)
+    expected = [parts.sum(0) @ np.asarray(weights) + part.sum() for part in parts]
+    np.testing.assert_allclose(found, np.concatenate(expected), rtol=1e-6)
+    assert found.sharding.spec == P("x", "y")
+    assert "all-gather" not in product.lower(rows, weights).compile().as_text()
+
+
+PARTWISE: dict[str, Any] = {
+    "shift": lambda a: lax.ppermute(a, "x", [(k, (k + 1) % 4) for k in range(4)]) * 2,
+    "mean": lambda a: a - lax.pmean(a, "x"),
+    "largest": lambda a: a / lax.pmax(abs(a).max(), "x"),
+    "gather rows": lambda a: lax.all_gather(a, "x", tiled=True)[1:3] + a,
+    "gather columns": lambda a: lax.all_gather(a, "x", axis=1, tiled=True)[:, :4] - a,
+    "scatter": lambda a: lax.psum_scatter(jnp.tile(a, (4, 1)), "x", tiled=True),
+    "exchange": lambda a: lax.all_to_all(a, "x", 1, 1, tiled=True),
+    "index": lambda a: a * lax.axis_index("x").astype(np.float32) + jnp.arange(4.0),
+    "scan": lambda a: lax.scan(lambda c, r: (c + lax.psum(r, "x"), c * r), a[0] * 0, a)[1],
+    "while": lambda a: lax.while_loop(lambda c: lax.psum(c.sum(), "x") < 1e4, lambda c: c * 2 + 1, a),
+    "cond": lambda a: lax.cond(a.sum() > 100, lambda b: b.cumsum(1), lambda b: b[::-1], a),
+    "nested": lambda a: tx.shard_map(
+        lambda b: b + lax.psum(b, "y") + lax.axis_index("y"), in_specs=P(None, "y"), out_specs=P(None, "y")
+    )(a),
+}
+
+
+@pytest.mark.parametrize("spec", [P("x"), P("x", "y"), P(("x", "y"))], ids=["x", "x and y", "xy"])
+@pytest.mark.parametrize("name", PARTWISE)
+def test_functions_of_parts_along_some_axes_are_those_of_whole_dimensions_along_others(name: str, spec: Any) -> None:
+    mesh = tx.make_mesh((4, 2), ("x", "y"))
+    f = PARTWISE[name]
+    with tx.set_mesh(mesh):
+        given = tx.device_put(ROWS + 1, tx.NamedSharding(mesh, spec))
+        found = tx.jit(tx.shard_map(f, in_specs=P("x"), out_specs=P("x"), axis_names={"x"}))(given)
+        gradient = tx.jit(
+            tx.grad(lambda a: (tx.shard_map(f, in_specs=P("x"), out_specs=P("x"), axis_names={"x"})(a) ** 2).sum())
+        )
+    if name == "nested":
+        halves = (ROWS + 1).reshape(8, 2, 2)
+        expected = halves + halves.sum(1, keepdims=True) + np.arange(2)[:, None]
+        np.testing.assert_allclose(found, expected.reshape(8, 4), rtol=1e-6)
+        return
+    with tx.set_mesh(tx.make_mesh((4,), ("x",), devices=tx.devices()[:4])):
+        whole = tx.shard_map(f, in_specs=P("x"), out_specs=P("x"))
+        expected = np.asarray(whole(ROWS + 1))
+        if name != "while":
+            slopes = np.asarray(tx.grad(lambda a: (whole(a) ** 2).sum())(jnp.asarray(ROWS + 1)))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    if name != "while":
+        with tx.set_mesh(mesh):
+            np.testing.assert_allclose(gradient(given), slopes, rtol=1e-5, atol=1e-3)

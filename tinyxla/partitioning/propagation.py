@@ -16,6 +16,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from tinyxla.compiler.passes.inline_calls import inline_calls
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls
 from tinyxla.ops.op import Dimensions, Factors
@@ -53,9 +54,23 @@ def _link(operands: Sequence[Leaf], results: Sequence[Leaf], factors: Factors) -
     return Link(leaves, dimensions, {factor: tuple(found) for factor, found in sizes.items()})
 
 
+# Collective operations of functions of parts, whose dimensions may be split along axes of others: all of them, but for
+# one that an attribute names.
+_COLLECTIVES = {
+    **dict.fromkeys(("all-reduce", "collective-permute", "psum-invariant", "pvary", "recast"), None),
+    "all-gather": "all_gather_dimension",
+    "reduce-scatter": "scatter_dimension",
+}
+
+
 def factors_of(x: Instruction) -> Factors:
     """The sharding rule of an instruction; without one everything is whole."""
     shapes = [o.shape for o in x.operands]
+    if x.op.name in _COLLECTIVES and len(shapes) == 1 and isinstance(shapes[0], Shape):
+        name = _COLLECTIVES[x.op.name]
+        moved = None if name is None else getattr(x.attributes, name)
+        own = tuple(None if d == moved else d for d in range(shapes[0].rank))
+        return Factors((own,), (own,))
     if x.op.sharding is not None and all(isinstance(s, Shape) for s in shapes):
         return x.op.sharding(*shapes, **x.attributes._asdict())
     whole = tuple((None,) * s.rank for o in x.operands for s in leaf_shapes(o.shape))
@@ -94,12 +109,48 @@ def propagate(
     return _Propagation(mesh, devices).run(computation, inputs)
 
 
+class PartsOfParts(NamedTuple):
+    """Shardings around and inside of a `shard-map` that is about some axes of the mesh: along the others, which the
+    compiler decides about, the parts that its function is of are split further.
+
+    Attributes:
+        mesh: the sizes of these others.
+        operands: the shardings of the operands, by the specs and then along others.
+        parameters: those of the function's parameters, along others.
+    """
+
+    mesh: Mapping[Hashable, int]
+    operands: tuple[Spec, ...]
+    parameters: tuple[Spec, ...]
+
+    @classmethod
+    def of(cls, x: Instruction, mesh: Mapping[Hashable, int], given: Sequence[Spec]) -> PartsOfParts:
+        """Of operands that have these shardings. Parts are split along others only where these divide them evenly."""
+        others = {name: n for name, n in mesh.items() if name not in x.attributes.own_axes}
+
+        def kept(axes: Sequence[Hashable], n: int) -> tuple[Hashable, ...]:
+            found = tuple(name for name in axes if name in others)
+            return found if n % math.prod(others[name] for name in found) == 0 else ()
+
+        shapes = [p.array_shape.dimensions for p in x.attributes.to_apply.parameters]
+        parameters = tuple(tuple(map(kept, spec, sizes)) for spec, sizes in zip(given, shapes, strict=True))
+        return cls(others, joined_specs(x.attributes.in_specs, parameters), parameters)
+
+
+def joined_specs(outer: Sequence[Spec], inner: Sequence[Spec]) -> tuple[Spec, ...]:
+    """The shardings of arrays that are split by outer specs, and whose parts are by inner ones."""
+    return tuple(
+        tuple((*a, *b) for a, b in zip(one, other, strict=True)) for one, other in zip(outer, inner, strict=True)
+    )
+
+
 class _Propagation:
     def __init__(self, mesh: Mapping[Hashable, int], devices: AbstractMesh) -> None:
         self.mesh = mesh
         self.devices = devices
         self.specs: dict[Leaf, list[tuple[Any, ...]]] = {}
         self.closed: set[Leaf] = set()  # whose whole dimensions stay whole
+        self.initial: dict[Leaf, Spec] = {}  # the shardings that results of a `shard-map` have at least
         self.links: tuple[list[Link], ...] = ([], [], [])  # those that hand on, that combine, and that communicate
 
     def run(self, computation: Computation, inputs: Sequence[Spec]) -> dict[Leaf, Spec]:
@@ -165,8 +216,7 @@ class _Propagation:
         elif x.op.name == "sharding-constraint":
             self._constrain(x, operands[0], results[0])
         elif x.op.name == "shard-map":
-            for leaf, spec in zip(results, x.attributes.out_specs, strict=True):
-                self._close(leaf, spec)
+            self._add_parts(x, operands, results)
         else:
             self._add_factors(factors_of(x), operands, results)
 
@@ -190,6 +240,23 @@ class _Propagation:
         def inferred(specs: Sequence[Spec]) -> Sequence[Spec]:
             return infer(self.devices, list(zip(given, specs, strict=True)), shapes)
 
+        self.links[0].append(Link((*operands, *results), (), infer=inferred, known=len(operands)))
+
+    def _add_parts(self, x: Instruction, operands: Sequence[Leaf], results: Sequence[Leaf]) -> None:
+        """A `shard-map`: its specs say how results are split, and along axes that it is not about its function."""
+        for leaf, spec in zip(results, x.attributes.out_specs, strict=True):
+            self._close(leaf, spec)
+        if self.mesh.keys() <= {*x.attributes.own_axes}:
+            return
+        inner = inline_calls(x.attributes.to_apply)
+
+        def inferred(specs: Sequence[Spec]) -> Sequence[Spec]:
+            parts = PartsOfParts.of(x, self.mesh, specs)
+            found = propagate(inner, parts.mesh, parts.parameters, self.devices)
+            return joined_specs(x.attributes.out_specs, [found[leaf] for leaf in leaves_of(inner.root)])
+
+        self.closed.difference_update(results)
+        self.initial.update(zip(results, x.attributes.out_specs, strict=True))
         self.links[0].append(Link((*operands, *results), (), infer=inferred, known=len(operands)))
 
     def _constrain(self, x: Instruction, operand: Leaf, result: Leaf) -> None:
@@ -234,14 +301,19 @@ class _Propagation:
         """The shardings of results of which nothing is known, from those of operands."""
         given, results = link.leaves[: link.known], link.leaves[link.known :]
         specs = [tuple(self.specs[leaf]) for leaf in given]
-        unknown = [leaf for leaf in results if leaf not in self.closed and not any(self.specs[leaf])]
+        unknown = [leaf for leaf in results if leaf not in self.closed and self._is_unknown(leaf)]
         if not unknown or not any(map(any, specs)):
             return []
         found = dict(zip(results, infer(specs), strict=True))
-        changed = [leaf for leaf in unknown if any(found[leaf])]
+        changed = [leaf for leaf in unknown if any(found[leaf]) and list(found[leaf]) != self.specs[leaf]]
         for leaf in changed:
             self.specs[leaf] = list(found[leaf])
         return changed
+
+    def _is_unknown(self, leaf: Leaf) -> bool:
+        """Whether an array is split by no more than what it is at least."""
+        least = self.initial.get(leaf)
+        return not any(self.specs[leaf]) if least is None else self.specs[leaf] == list(least)
 
     def _fits(self, axes: tuple[Any, ...], size: int, even: Sequence[int]) -> bool:
         """Whether a dimension can be split: it has an element for each part, and sizes that must be divide."""

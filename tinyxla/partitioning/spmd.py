@@ -24,7 +24,7 @@ from tinyxla.ops.op import ops
 from tinyxla.ops.tuples import leaf_shapes
 from tinyxla.partitioning import fourier, indexing, windows
 from tinyxla.partitioning.partitioner import Gather, Part, Partitioner, Rule, by_factors, called, constant
-from tinyxla.partitioning.propagation import factors_of, leaves_of, propagate
+from tinyxla.partitioning.propagation import PartsOfParts, factors_of, joined_specs, leaves_of, propagate
 from tinyxla.partitioning.resharding import scaled_index
 from tinyxla.partitioning.sources import with_own_sources
 from tinyxla.tracing.core import trace, with_axes
@@ -73,7 +73,8 @@ def partition(
 
 
 def _is_written_out(x: Instruction) -> bool:
-    return x.op.sharding is None and x.op.name not in RULES
+    """Whether an instruction is partitioned as what it is made of. Collective operations of functions of parts stay."""
+    return x.op.sharding is None and x.op.name not in RULES and not hasattr(x.attributes, "axis_name")
 
 
 # --- reductions -------------------------------------------------------------------------------------------------------
@@ -150,11 +151,17 @@ def _conditional(p: Partitioner, x: Instruction, operands: list[Part]) -> list[P
 
 
 def _shard_map(p: Partitioner, x: Instruction, operands: list[Part]) -> list[Part]:
-    """The function of a device, as it is."""
+    """The function of a device, as it is; partitioned in its turn along axes that it is not about."""
     given = x.attributes
-    values = [p.resharded(part, spec) for part, spec in zip(operands, given.in_specs, strict=True)]
+    parts = PartsOfParts.of(x, p.mesh, [part.spec for part in operands])
+    values = [p.resharded(part, spec) for part, spec in zip(operands, parts.operands, strict=True)]
     sizes = [s.dimensions for s in leaf_shapes(x.shape)]
-    return [Part(*entry) for entry in zip(run(given.to_apply, values), given.out_specs, sizes, strict=True)]
+    function, specs = given.to_apply, given.out_specs
+    if parts.mesh:
+        inner = partition(inline_calls(function), parts.mesh, parts.parameters, p.devices)
+        p.gathers += inner.gathers
+        function, specs = inner.computation, joined_specs(specs, inner.outputs)
+    return [Part(*entry) for entry in zip(run(function, values), specs, sizes, strict=True)]
 
 
 def _call(p: Partitioner, x: Instruction, operands: list[Part]) -> list[Part]:

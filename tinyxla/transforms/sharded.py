@@ -207,28 +207,36 @@ def _shard_map_shape(
 
 
 def _mapped(*operands: Any, **attributes: Any) -> Any:
-    """The function, mapped over the parts along one mesh axis after the other."""
+    """The function, mapped over the parts along one mesh axis after the other. Along axes that it is not about, the
+    compiler decides how dimensions are split that no spec splits."""
     a = ShardMap(**attributes)
     to_apply, mesh = a.to_apply, a.mesh
+    other = UNCONSTRAINED if a.manual_axes else ()
     in_specs, out_specs = (tuple(map(tuple, specs)) for specs in (a.in_specs, a.out_specs))  # values, which are sums
     axes = tuple((name, mesh.shape[name]) for name in a.own_axes)
     parts: list[Any] = []
     for x, spec in zip(operands, in_specs, strict=True):
-        part = _split(sharding_constraint(x, mesh=mesh, spec=spec), spec, axes)
-        parts.append(sharding_constraint(part, mesh=mesh, spec=_split_spec(part.ndim, spec, axes)))
+        part = _split(sharding_constraint(x, mesh=mesh, spec=_with_other(spec, other)), spec, axes)
+        parts.append(sharding_constraint(part, mesh=mesh, spec=_split_spec(part.ndim, spec, axes, other)))
     found = over_axes(to_apply, axes, parts, in_specs, out_specs)
     results: list[Any] = []
     for x, output, spec in zip(found, to_apply.outputs, out_specs, strict=True):
         shape = whole_shape(output.array_shape, spec, mesh)
-        part = sharding_constraint(x, mesh=mesh, spec=_split_spec(x.ndim, spec, axes))
-        results.append(sharding_constraint(_joined(part, shape.dimensions, spec, axes), mesh=mesh, spec=spec))
+        part = sharding_constraint(x, mesh=mesh, spec=_split_spec(x.ndim, spec, axes, other))
+        whole = _joined(part, shape.dimensions, spec, axes)
+        results.append(sharding_constraint(whole, mesh=mesh, spec=_with_other(spec, other)))
     return tuple(results)
 
 
-def _split_spec(ndim: int, spec: Spec, axes: NamedAxes) -> Spec:
-    """The sharding of parts along leading dimensions for the axes."""
+def _with_other(spec: Spec, other: Any) -> tuple[Any, ...]:
+    """A spec whose dimensions that no axis splits have another entry."""
+    return tuple(axes or other for axes in spec)
+
+
+def _split_spec(ndim: int, spec: Spec, axes: NamedAxes, other: Any) -> tuple[Any, ...]:
+    """The sharding of parts along leading dimensions for the axes; other dimensions have another entry."""
     leading = tuple((name,) for name, _ in axes if splits(spec, name))
-    return (*leading, *((),) * (ndim - len(leading)))
+    return (*leading, *(other,) * (ndim - len(leading)))
 
 
 def _split(x: Any, spec: Spec, axes: NamedAxes) -> Any:

@@ -19,7 +19,7 @@ from tinyxla.partitioning.placement import is_placement, placed, with_subtrees
 from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import ConcreteArray
-from tinyxla.tracing.axis_types import axis_types, explicit_axes
+from tinyxla.tracing.axis_types import axis_types, explicit_axes, manual_axes
 from tinyxla.tracing.config import config
 from tinyxla.tracing.core import Tracer, outside_of_traces, state, trace, varying_axes, with_axes
 from tinyxla.tracing.meshes import AbstractMesh, Mesh, current_mesh, set_mesh
@@ -72,7 +72,7 @@ def shard_map(
             have the same part; of one that is `unreduced` along an axis they have summands. A mutable array has parts
             that are mutable arrays. By default they are split as their types say, where all axes are explicit.
         mesh: the devices; by default the current mesh.
-        axis_names: the axes that f is about, by default all. Arrays are not split along others inside of it.
+        axis_names: the axes that f is about, by default all but those of functions of parts around. Arrays are not split along others inside of it.
         check_vma: know which values vary along an axis. Results that must be the same are then checked, and a
             derivative that f takes by a value that all devices have is the sum over them. Without it, a derivative is
             that of one device.
@@ -297,8 +297,9 @@ class _OfParts:
         return given
 
     def _names(self, mesh: AbstractMesh) -> frozenset[Hashable]:
-        """The axes that the function is about."""
-        return frozenset(self._axis_names or mesh.axis_names)
+        """The axes that the function is about: by default those that no function of parts around is about."""
+        names = frozenset(mesh.axis_names)
+        return frozenset(self._axis_names) or names.difference(manual_axes(mesh)) or names
 
     def _inferred(self, x: Any, mesh: AbstractMesh) -> Spec:
         """How an array is split along the axes of the function, as its type says."""
