@@ -814,7 +814,7 @@ def jit(
         ArgumentError: an argument that is no array, a static one that cannot be hashed, or another device; a device
             together with shardings or a backend.
         AttributeValueError: an argument that is both static and donated.
-        DeletedError: an argument that was donated before.
+        DeletedError: an argument that was donated before, or that is donated and passed a second time.
         ConcretizationError: the function needs a value (`if x > 0`) where only a shape is known.
 
     Example:

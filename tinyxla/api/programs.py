@@ -14,7 +14,7 @@ from tinyxla.api import compile_log
 from tinyxla.api.executables import compiled
 from tinyxla.api.functions import Function, parameter_names, trace_tree
 from tinyxla.backends import Executable
-from tinyxla.errors import ArgumentError, warn
+from tinyxla.errors import ArgumentError, DeletedError, warn
 from tinyxla.hlo import Computation
 from tinyxla.ops.distributed.communication import Communication
 from tinyxla.partitioning.array import ShardedArray, shown
@@ -147,6 +147,30 @@ class Program:
         return pytrees.unflatten(self.tree, [x.with_weak_type(w) for x, w in zip(outputs, self.weak, strict=True)])
 
 
+def check_donated_once(computation: Computation, leaves: Sequence[Any], donated: Sequence[int]) -> None:
+    """Refuse an array that is donated and is another argument, too.
+
+    Args:
+        computation: the program.
+        leaves: the arguments.
+        donated: the numbers of those that are donated.
+
+    Raises:
+        DeletedError: it is.
+    """
+    if len({*map(id, leaves)}) == len(leaves):
+        return
+    used = {o for x in computation.instructions for o in x.operands}.union(computation.outputs)
+    for k in donated:
+        for n, (x, parameter) in enumerate(zip(leaves, computation.parameters, strict=False)):
+            if x is leaves[k] and n != k and parameter in used:
+                how = "donated twice" if n in donated else "donated and used besides"
+                raise DeletedError(
+                    f"{computation.name}: an array {Shape.of(x)} is {how}, as argument {min(k, n)} and as argument "
+                    f"{max(k, n)}; pass a copy of it, or do not donate it."
+                )
+
+
 class DonatingProgram(Program):
     """A program that may overwrite arguments of the user's: those of the numbers `donated`, each of which has the shape
     and type of a result. A call deletes them."""
@@ -181,6 +205,7 @@ class DonatingProgram(Program):
 
     def run(self, leaves: Sequence[ConcreteArray]) -> Any:
         executable = self._executable or self.executable
+        check_donated_once(self.computation, leaves, self.donated)
         values = [x._value for x in leaves]  # pyright: ignore[reportPrivateUsage]
         delete_all([leaves[k] for k in self.donated], self._remains)
         return self._wrapped(executable(values))
@@ -210,6 +235,12 @@ class PartitionedProgram(Program):
         self._explicit = explicit_axes(mesh)
         self._kinds = memory_kinds_of((*leaves, *self.captured))
         self.runs = True
+
+    @functools.cached_property
+    def _donated(self) -> list[int]:
+        """The numbers of arguments that are donated and have the shape and type of a result."""
+        shapes = {x.array_shape for x in self.computation.outputs}
+        return [k for k in self.donate_argnums if self.computation.parameters[k].array_shape in shapes]
 
     @property
     def _device(self) -> DeviceProgram:
@@ -284,6 +315,8 @@ class PartitionedProgram(Program):
 
     def run(self, leaves: Sequence[Any]) -> Any:
         executable = self._executable or self.executable
+        if self.donate_argnums:
+            check_donated_once(self.computation, leaves, self._donated)
         is_ready = self._are_over_mesh
         pairs = zip((*leaves, *self.captured), self._owners, strict=True)
         found = executable(

@@ -28,6 +28,8 @@ CASES = {
     "jax.jit(lambda a: a).lower(x).compile()(m)": 12,
     "jax.jit(lambda a, b: a, static_argnums=1)(x, [1])": 30,
     "jax.jit(lambda a, b: a, static_argnums=1)(x, np.asarray(1))": 30,
+    "jax.jit(lambda a, b: (a + 1, b * 2), donate_argnums=(0, 1))(x, x)": 10,
+    "jax.jit(lambda a, b: (a + 1, b * 2), donate_argnums=1)(x, x)": 8,
     "jax.custom_jvp(lambda a: a)(x)": 8,
     "jax.custom_vjp(lambda a: a)(x)": 8,
     "jax.export.export(lambda x: x)": 11,

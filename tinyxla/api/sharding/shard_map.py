@@ -72,7 +72,8 @@ def shard_map(
             have the same part; of one that is `unreduced` along an axis they have summands. A mutable array has parts
             that are mutable arrays. By default they are split as their types say, where all axes are explicit.
         mesh: the devices; by default the current mesh.
-        axis_names: the axes that f is about, by default all but those of functions of parts around. Arrays are not split along others inside of it.
+        axis_names: the axes that f is about, by default all but those of functions of parts around. Arrays are not
+            split along others inside of it.
         check_vma: know which values vary along an axis. Results that must be the same are then checked, and a
             derivative that f takes by a value that all devices have is the sum over them. Without it, a derivative is
             that of one device.

@@ -34,6 +34,15 @@ _TABLE: tuple[tuple[str, str], ...] = (
         r"^sparsify: a function whose value at zero is",
         "sparse rule is not implemented because it would result in dense output.",
     ),
+    # donated arguments
+    (
+        r"^\S+: an array (\S+) is donated twice,",
+        "INVALID_ARGUMENT: Attempt to donate the same buffer twice in Execute()",
+    ),
+    (
+        r"^\S+: an array \S+ is donated and used besides",
+        "INVALID_ARGUMENT: Attempt to use a buffer that was previously donated in the same call to Execute()",
+    ),
     # exported functions
     (
         r"^export takes a compiled function, but got (.*); export\(jit\(f\)\)",
