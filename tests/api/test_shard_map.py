@@ -269,6 +269,13 @@ def test_parts_on_one_device_are_checked() -> None:
     halves = [jnp.asarray(ROWS[:4]), jnp.asarray(ROWS[4:])]
     with pytest.raises(ArgumentError, match="must have the dtype int32"):
         tx.make_array_from_single_device_arrays((8, 4), sharding, halves, dtype="int32")
+    mixed = [halves[0].astype("int32"), halves[1] / 2]
+    with pytest.raises(ArgumentError, match="all parts must have one dtype, but the first has int32 and one has float"):
+        tx.make_array_from_single_device_arrays((8, 4), sharding, mixed)
+    with pytest.raises(ArgumentError, match="all parts must have one dtype"):
+        tx.make_array_from_callback((8, 4), sharding, lambda index: mixed[index[0].start // 4])
+    found = tx.make_array_from_callback((8, 4), sharding, lambda index: mixed[index[0].start // 4], dtype="float32")
+    np.testing.assert_array_equal(found, np.concatenate([ROWS[:4], ROWS[4:] / 2]))
 
 
 def test_likes_and_copies_keep_and_change_the_sharding() -> None:

@@ -230,6 +230,10 @@ def assembled_from_parts():
         jax.make_array_from_single_device_arrays((8, 4), sharding, [*pieces[1:], pieces[1]])
     except ValueError as error:
         yield error
+    try:
+        jax.make_array_from_single_device_arrays((8, 4), sharding, [*pieces[:-1], pieces[-1].astype(np.int32)])
+    except ValueError as error:
+        yield error, "must have matching dtypes. Got int32, expected float32" in str(error)
     yield jax.make_array_from_process_local_data(sharding, whole)
     yield jax.make_array_from_process_local_data(sharding, whole, whole.shape)
     rows = NamedSharding(mesh, P("x"))

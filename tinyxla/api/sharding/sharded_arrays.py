@@ -83,11 +83,18 @@ def _made(
         return from_callback(sizes, np.dtype(dtype), sharding, concrete, what=what)
     first, *_ = sharding.addressable_devices_indices_map(sizes).values()
     known = {repr(first): concrete(first)}
+    wanted = known[repr(first)].dtype
 
     def once(index: tuple[slice, ...]) -> Any:
-        return known.pop(repr(index)) if repr(index) in known else concrete(index)
+        found = known.pop(repr(index)) if repr(index) in known else concrete(index)
+        if found.dtype != wanted:
+            raise ArgumentError(
+                f"{what}: all parts must have one dtype, but the first has {wanted.name} and one has "
+                f"{found.dtype.name}; convert it with astype, or pass dtype."
+            )
+        return found
 
-    return from_callback(sizes, known[repr(first)].dtype, sharding, once, what=what)
+    return from_callback(sizes, wanted, sharding, once, what=what)
 
 
 @boundary
@@ -107,7 +114,7 @@ def make_array_from_callback(
 
     Raises:
         ShapeError: a part has another shape, or the sharding does not fit.
-        ArgumentError: a device that there is not.
+        ArgumentError: a device that there is not, or parts of different element types without `dtype`.
 
     Example:
         >>> import numpy as np
@@ -141,7 +148,8 @@ def make_array_from_single_device_arrays(
 
     Raises:
         ShapeError: a part has another shape.
-        ArgumentError: there is not one part for each device, or they are on other devices.
+        ArgumentError: there is not one part for each device, they are on other devices, or have different element
+            types.
 
     Example:
         >>> import tinyxla as tx

@@ -184,6 +184,10 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
         "{3:rank}. For scalars the PartitionSpec should be P()",
     ),
     (
+        r"^\w+: all parts must have one dtype, but the first has (\w+) and one has (\w+);",
+        "Input buffers to `Array` must have matching dtypes. Got {2}, expected {1} for buffer",
+    ),
+    (
         rf"^shard_map: in_specs: the size of dimension (\d+) of {_PAIR} must be a multiple of (\d+),",
         "shard_map was given argument arrays with axis sizes that are not evenly divisible by the corresponding mesh "
         "axis sizes: one of shape {2} has array axis {1}, but {3} does not evenly divide its size",
