@@ -11,6 +11,7 @@ from tinyxla.stablehlo import bytecode
 from tinyxla.stablehlo.importing.chlo import CHLO_RULES
 from tinyxla.stablehlo.importing.custom_calls import CALL_RULES, composites, handlers
 from tinyxla.stablehlo.importing.evaluation import Evaluation, check_argument
+from tinyxla.stablehlo.importing.manual_computation import MANUAL_RULES
 from tinyxla.stablehlo.importing.rules import RULES
 from tinyxla.stablehlo.importing.sizes import as_arrays
 from tinyxla.stablehlo.importing.transfers import TRANSFER_RULES
@@ -18,7 +19,7 @@ from tinyxla.text.mlir.assembly import parse_module
 from tinyxla.text.mlir.ir import ModuleOp
 from tinyxla.text.mlir.text_parser import type_text
 
-_RULES = {**RULES, **CHLO_RULES, **CALL_RULES, **TRANSFER_RULES}
+_RULES = {**RULES, **CHLO_RULES, **CALL_RULES, **TRANSFER_RULES, **MANUAL_RULES}
 
 
 class Function:
