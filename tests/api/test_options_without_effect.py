@@ -179,10 +179,11 @@ def test_donated_arrays_of_pmap_are_deleted() -> None:
     assert x.is_deleted()
 
 
-def test_donated_arrays_in_containers_are_deleted_also_when_they_are_one() -> None:
-    x = tnp.ones(3)
-    found = tx.jit(lambda tree: tx.tree.map(lambda x: x + 1, tree), donate_argnums=0)({"a": x, "b": [x]})
+def test_donated_arrays_in_containers_are_deleted() -> None:
+    x, y = tnp.ones(3), tnp.ones(3)
+    found = tx.jit(lambda tree: tx.tree.map(lambda x: x + 1, tree), donate_argnums=0)({"a": x, "b": [y]})
     assert x.is_deleted()
+    assert y.is_deleted()
     np.testing.assert_array_equal(np.asarray(found["a"]), np.asarray(found["b"][0]))
 
 
