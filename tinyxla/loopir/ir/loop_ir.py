@@ -146,7 +146,7 @@ class Shuffle:
 
 @dataclass(slots=True)
 class View:
-    """The elements of a buffer from an index >= 0 on as a buffer, so that accesses share the address (MLIR's
+    """The elements of a buffer from an index on as a buffer, so that accesses share the address (MLIR's
     memref.subview)."""
 
     result: Buffer

@@ -23,6 +23,8 @@ from tinyxla.compiler.costs import INTERLEAVED, LINE_BYTES, MAX_INSTRUCTIONS, MA
 from tinyxla.loopir.ir.affine import WIDE, stride_of
 from tinyxla.loopir.ir.loop_ir import (
     INDEX,
+    LONG_LOOP_ITERATIONS,
+    Buffer,
     Call,
     Compute,
     Gather,
@@ -37,18 +39,20 @@ from tinyxla.loopir.ir.loop_ir import (
     Statement,
     Store,
     Value,
+    View,
     lanes_of,
     operand_of,
 )
 from tinyxla.loopir.ir.operations import (
     has_slow_path,
-    is_function,
     is_index_arithmetic,
     is_vector_code,
     max_element_bytes,
 )
 from tinyxla.loopir.ir.types import COMPONENT_BYTES
 from tinyxla.loopir.passes.split_nan_check import split_nan_check
+from tinyxla.ops import ops
+from tinyxla.ops.op import TRANSCENDENTAL
 
 # Loop-invariant, the loop's index plus a loop-invariant number, or different for each iteration.
 Kind = Choice["uniform", "induction", "varying"]
@@ -62,8 +66,7 @@ _NEUTRAL = {  # the elements that reductions begin with which may not combine th
     "maximum-of-numbers": -math.inf,
     "minimum-of-numbers": math.inf,
 }
-_SHORT_BODY, _LONG_BODY = 8, 24  # operations up to which four vectors of a reduction are interleaved, and two
-_FUNCTION_OPERATIONS = 12  # that a function of scalar math counts for
+_SHORT_BODY, _LONG_BODY = 8, 24  # work in additions up to which four vectors of a reduction are interleaved, and two
 _MAX_STATEMENTS = MAX_INSTRUCTIONS // 4  # of a loop; longer ones are compiled with other options
 
 
@@ -214,7 +217,9 @@ class _StripMining:
         self.reductions = [x for c in loop.carried if (x := _reduction(c, loop.body))]
         self.emitted: list[Statement] = []
         self.broadcasts: dict[Operand, Value] = {}  # the vectors of uniform values
-        self.inductions: dict[Operand, Index] = {}  # in the first lane of a step
+        self.bases: dict[Operand, Index] = {loop.index: 0}  # of induction values: what the loop's index is added to
+        self.views: dict[tuple[Buffer, Operand], Buffer] = {}  # the elements of buffers from such a base on
+        self.index: Index = 0  # the loop's, in the first lane of a step
         self.count = 0  # of new names
         uniform = [x for x in loop.body if not isinstance(x, Store) and self._kind(_result(x)) == "uniform"]
         self.stays = self._hoist(uniform)
@@ -222,6 +227,8 @@ class _StripMining:
         varying = [x for x in loop.body if isinstance(x, Store) or self._kind(_result(x)) == "varying"]
         last = max((k for k, x in enumerate(varying) if not isinstance(x, Store)), default=-1) + 1
         self.varying, self.stores = varying[:last], varying[last:]
+        if not self.stays:
+            self._find_bases()
 
     def statements(self) -> list[Statement]:
         loop, count = self.loop, self.loop.trip_count
@@ -309,13 +316,31 @@ class _StripMining:
                     self.broadcasts[o] = self._broadcast(o)
         return stays
 
+    def _find_bases(self) -> None:
+        """Emit the bases of induction values, and the views that begin there."""
+        for x in self.indices:
+            if x.op == "convert":
+                continue
+            left, right = x.operands
+            if x.op == "subtract":
+                self.bases[x.result] = self._index("subtract", self.bases[left], _index_of(right))
+            else:
+                uniform, induction = (left, right) if self._kind(right) == "induction" else (right, left)
+                self.bases[x.result] = self._index("add", _index_of(uniform), self.bases[induction])
+        self.views.clear()
+        for x in self.loop.body:
+            if isinstance(x, (Load, Store)) and self._kind(operand_of(x.index)) == "induction":
+                self._view(x.buffer, x.index)
+
     def _interleaved(self) -> int:
-        """Vectors of a step: several hide the latency of reductions, and the instructions of a short loop itself.
-        Others overlap anyway, since processors execute out of order."""
-        work = sum(_FUNCTION_OPERATIONS if is_function(x) else 1 for x in (*self.varying, *self.stores))
-        if not self.loop.carried:
-            return 2 if work <= _SHORT_BODY // 2 or work >= 2 * _FUNCTION_OPERATIONS else 1
-        return INTERLEAVED if work <= _SHORT_BODY else 2 if work <= _LONG_BODY else 1
+        """Vectors of a step: several hide the latency of reductions and of the long chains of transcendental functions,
+        and the instructions of a short loop itself. Others overlap anyway, since processors execute out of order."""
+        work = [_work(x) for x in (*self.varying, *self.stores)]
+        if self.loop.carried:
+            return INTERLEAVED if sum(work) <= _SHORT_BODY else 2 if sum(work) <= _LONG_BODY else 1
+        count = self.loop.trip_count
+        has_latency = max(work) >= TRANSCENDENTAL.work and (count is None or count >= LONG_LOOP_ITERATIONS)
+        return 2 if has_latency or sum(work) <= _SHORT_BODY // 2 else 1
 
     def _neutral(self, carried: LoopCarried, x: Compute) -> Operand:
         """The vector that an accumulator begins with: the initial value, if that may be combined several times."""
@@ -353,24 +378,21 @@ class _StripMining:
 
     def _step(self, index: Index, accumulators: Sequence[Operand], interleave: int, is_masked: bool) -> list[Operand]:
         """The iterations of a step: the loads and operations of each vector, then the stores."""
-        self.emitted += self.stays
-        mask = None
+        if self.stays:
+            self.emitted += self.stays
+            self._find_bases()
+        self.index, mask = index, None
         if is_masked:
             bounds = operand_of(index), operand_of(self.loop.stop)
             mask = self._compute("pred", "lane-mask", bounds, (("lanes", self.lanes),))
-        self.inductions = {self.loop.index: index}
-        for x in self.indices:
-            if x.op != "convert":
-                left, right = (self._first(o) for o in x.operands)
-                self.inductions[x.result] = self._index(x.op, left, right)
         carried, count = [c.arg for c in self.loop.carried], len(self.reductions)
         strips: list[_Strip] = []
         for k in range(interleave):
             arguments = accumulators[k * count : (k + 1) * count]
-            strip = _Strip(k * self.lanes, mask, dict(zip(carried, arguments, strict=True)))
-            for x in self.varying:
+            strips.append(_Strip(k * self.lanes, mask, dict(zip(carried, arguments, strict=True))))
+        for x in self.varying:
+            for strip in strips:
                 self._vector_statement(x, strip)
-            strips.append(strip)
         for strip in strips:
             for x in self.stores:
                 self._vector_statement(x, strip)
@@ -384,7 +406,8 @@ class _StripMining:
         if isinstance(x, Store):
             value = self._vector(x.value, strip)
             value = value if lanes_of(value) > 1 else self._broadcast(value)
-            self.emitted.append(Store(x.buffer, self._place(operand_of(x.index), strip), value, strip.mask))
+            place = self._index("add", self.index, strip.offset)
+            self.emitted.append(Store(self._view(x.buffer, x.index), place, value, strip.mask))
         elif isinstance(x, Load):
             result = strip.vectors[x.result] = self._new(x.result.type, self.lanes)
             index = operand_of(x.index)
@@ -393,19 +416,24 @@ class _StripMining:
                 assert isinstance(indices, Value), "a literal does not vary"
                 self.emitted.append(Gather(result, x.buffer, indices, strip.mask))
             else:
-                self.emitted.append(Load(result, x.buffer, self._place(index, strip), strip.mask))
+                place = self._index("add", self.index, strip.offset)
+                self.emitted.append(Load(result, self._view(x.buffer, x.index), place, strip.mask))
         elif isinstance(x, Compute):
             operands = [self._vector(o, strip) for o in x.operands]
             op = f"{x.op}-in-vectors" if _is_division_by_floats(x) else x.op
             strip.vectors[x.result] = self._compute(x.result.type, op, operands, x.attributes)
 
-    def _first(self, x: Operand) -> Index:
-        """An index in the first lane of a step."""
-        return x.value if isinstance(x, Literal) else self.inductions.get(x, x)
-
-    def _place(self, x: Operand, strip: _Strip) -> Index:
-        """An index in the first lane of a vector."""
-        return self._index("add", self._first(x), strip.offset)
+    def _view(self, buffer: Buffer, index: Index) -> Buffer:
+        """A buffer whose element at the loop's index is that of another one at an induction value."""
+        x = operand_of(index)
+        base = self.bases[x]
+        if base == 0:
+            return buffer
+        if (buffer, x) not in self.views:
+            name = f"{buffer.name}_{self._new(INDEX).name}"
+            self.views[buffer, x] = Buffer(buffer.type, name, buffer.size, buffer.written, (buffer,))
+            self.emitted.append(View(self.views[buffer, x], buffer, base))
+        return self.views[buffer, x]
 
     def _vector(self, x: Operand, strip: _Strip) -> Operand:
         """An operand in all lanes; numbers stand for their broadcasts."""
@@ -415,7 +443,8 @@ class _StripMining:
         if self._kind(x) == "uniform":
             return self.broadcasts.get(x, x)
         definition = next((y for y in self.indices if y.result is x and y.op == "convert"), None)
-        first = operand_of(self._place(definition.operands[0] if definition else x, strip))
+        base = self.bases[definition.operands[0] if definition else x]
+        first = operand_of(self._index("add", self._index("add", base, self.index), strip.offset))
         first = self._compute(x.type, "convert", (first,)) if definition else first
         found = strip.vectors[x] = self._compute(x.type, "iota", (first,), (("lanes", self.lanes),))
         return found
@@ -454,6 +483,16 @@ class _StripMining:
         pairs = zip(self.loop.carried, initials, strict=True)
         carried = [replace(c, arg=of(c.arg), init=init, next=of(c.next)) for c, init in pairs]
         self.emitted.append(Loop(of(self.loop.index), start, self.loop.stop, body, carried, sequential=True))
+
+
+def _index_of(x: Operand) -> Index:
+    return x.value if isinstance(x, Literal) else x
+
+
+def _work(x: Statement) -> int:
+    """What a statement costs, in additions."""
+    scalar = ops[x.op].scalar if isinstance(x, Compute) and x.op in ops else None
+    return scalar.cost.work if scalar else 1
 
 
 def _result(x: Statement) -> Value:

@@ -332,7 +332,7 @@ class _Printer:
             elif isinstance(statement, Shuffle):
                 self.values[statement.result.name] = self._shuffle(statement)
             elif isinstance(statement, View):
-                self.views[statement.result.name] = self._addresses(statement.buffer, statement.index)[0]
+                self.views[statement.result.name] = self._view(statement)
             elif isinstance(statement, Prefetch):
                 self._prefetch(statement)
             elif isinstance(statement, Multiply):
@@ -439,6 +439,12 @@ class _Printer:
             return [address(f"getelementptr inbounds {memory}, ptr {base}, {position}")]
         pair = f"{{ {memory}, {memory} }}"
         return [address(f"getelementptr inbounds {pair}, ptr {base}, {position}, i32 {part}") for part in (0, 1)]
+
+    def _view(self, x: View) -> str:
+        """The address of a view's first element, which may lie outside of the buffer if no element there is used."""
+        memory = memory_type(x.buffer.type)
+        held = f"{{ {memory}, {memory} }}" if x.buffer.type in PARTS else memory
+        return self.emitter.value(f"getelementptr {held}, ptr {self._base(x.buffer)}, i64 {self._index(x.index)}")
 
     def _base(self, buffer: Buffer) -> str:
         """The address of a buffer's first element."""
