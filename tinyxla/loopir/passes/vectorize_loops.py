@@ -13,10 +13,9 @@ end early: these are left to LLVM.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal as Choice
 
 from tinyxla.compiler.costs import INTERLEAVED, LINE_BYTES, MAX_INSTRUCTIONS, MAX_UNROLLED
@@ -67,6 +66,7 @@ _NEUTRAL = {  # the elements that reductions begin with which may not combine th
     "minimum-of-numbers": math.inf,
 }
 _SHORT_BODY, _LONG_BODY = 8, 24  # work in additions up to which four vectors of a reduction are interleaved, and two
+_UNROLLED_WORK = 200  # of a loop over scratch memory that is unrolled
 _MAX_STATEMENTS = MAX_INSTRUCTIONS // 4  # of a loop; longer ones are compiled with other options
 
 
@@ -191,73 +191,67 @@ def _vectors(x: Loop, kernel: Kernel, vector_bytes: int, has_masks: bool) -> Seq
     before, loop, after = split_nan_check(x, kernel.first)
     count, lanes, kinds = loop.trip_count, _max_lanes(x, vector_bytes), kinds_of(loop)
     if count is not None and 0 < count < lanes:
-        lanes = 1 << ((count - 1).bit_length() if has_masks else count.bit_length() - 1)
+        lanes = _power(2 * count - 1) if has_masks else _power(count)
     if kinds is None or lanes < 2 or count == 0:
         return [x]
     is_nonempty = bool(count) or loop.nonempty or (loop.start is kernel.first and loop.stop is kernel.last)
     return [*before, *_StripMining(loop, kinds, lanes, has_masks, is_nonempty).statements(), *after]
 
 
-@dataclass(slots=True)
-class _Strip:
-    """A vector of iterations while its statements are emitted: the offset of its first lane from that of the first
-    vector of a step, the mask of its lanes, and the vectors of the values that vary."""
-
-    offset: int
-    mask: Value | None
-    vectors: dict[Operand, Operand]
-
-
 class _StripMining:
-    """Emits the statements that a loop becomes."""
+    """Emits the statements that a loop becomes. Vectors that are interleaved are one vector of more lanes, which LLVM
+    splits."""
 
     def __init__(self, loop: Loop, kinds: Mapping[str, Kind], lanes: int, has_masks: bool, is_nonempty: bool) -> None:
         self.loop, self.kinds, self.lanes = loop, kinds, lanes
         self.has_masks, self.is_nonempty = has_masks, is_nonempty
         self.reductions = [x for c in loop.carried if (x := _reduction(c, loop.body))]
         self.emitted: list[Statement] = []
-        self.broadcasts: dict[Operand, Value] = {}  # the vectors of uniform values
+        self.count = 0  # of new names
         self.bases: dict[Operand, Index] = {loop.index: 0}  # of induction values: what the loop's index is added to
         self.views: dict[tuple[Buffer, Operand], Buffer] = {}  # the elements of buffers from such a base on
-        self.index: Index = 0  # the loop's, in the first lane of a step
-        self.count = 0  # of new names
+        self.vectors: dict[Operand, Value] = {}  # of values in the loop that is emitted
         uniform = [x for x in loop.body if not isinstance(x, Store) and self._kind(_result(x)) == "uniform"]
-        self.stays = self._hoist(uniform)
         self.indices = [x for x in loop.body if isinstance(x, Compute) and self._kind(x.result) == "induction"]
-        varying = [x for x in loop.body if isinstance(x, Store) or self._kind(_result(x)) == "varying"]
-        last = max((k for k, x in enumerate(varying) if not isinstance(x, Store)), default=-1) + 1
-        self.varying, self.stores = varying[:last], varying[last:]
+        self.varying = [x for x in loop.body if isinstance(x, Store) or self._kind(_result(x)) == "varying"]
+        self.stays = self._hoist(uniform)
         if not self.stays:
             self._find_bases()
 
     def statements(self) -> list[Statement]:
-        loop, count = self.loop, self.loop.trip_count
-        vectors = [self._neutral(c, x) for c, x in zip(loop.carried, self.reductions, strict=True)]
+        loop, lanes, count = self.loop, self.lanes, self.loop.trip_count
+        step = lanes * (self._interleaved() if count is None else min(self._interleaved(), _power(count // lanes)))
+        accumulators = [self._neutral(c, x, step) for c, x in zip(loop.carried, self.reductions, strict=True)]
         place: Index = loop.start
         if count is None:
-            interleave = self._interleaved()
             size = self._index("maximum", self._index("subtract", loop.stop, place), 0)
-            whole = self._compute(INDEX, "and", (operand_of(size), Literal(INDEX, -self.lanes * interleave)))
+            whole = self._compute(INDEX, "and", (operand_of(size), Literal(INDEX, -step)))
             middle = self._index("add", place, whole)
-            vectors, place = self._loop(place, middle, vectors, interleave), middle
+            accumulators, place = self._loop(place, middle, accumulators, step), middle
+            remainder = lanes - 1
         else:
-            remaining = count // self.lanes
+            is_unrolled = self._is_unrolled()
+            remaining, remainder = divmod(count, lanes)
             while remaining:
-                assert isinstance(place, int), "the trip count is known"
-                interleave = min(self._interleaved(), remaining)
-                middle = place + remaining // interleave * interleave * self.lanes
-                vectors, place = self._loop(place, middle, vectors, interleave), middle
-                remaining %= interleave
-        remainder = self.lanes - 1 if count is None else count % self.lanes
+                step = min(step, lanes * _power(remaining))
+                steps = 1 if is_unrolled else remaining * lanes // step
+                middle = self._index("add", place, steps * step)
+                accumulators = self._loop(place, middle, self._narrowed(accumulators, step), step)
+                place, remaining = middle, remaining - steps * step // lanes
+        accumulators = self._narrowed(accumulators, lanes)
         is_scalar = remainder == 1 or (remainder > 0 and not self.has_masks)
         if remainder and not is_scalar:
-            stop = place + self.lanes if isinstance(place, int) else loop.stop
-            vectors = self._loop(place, stop, vectors, 1, is_masked=True)
-        numbers = [self._new(c.result.type) if is_scalar else c.result for c in loop.carried]
-        for number, c, x, vector in zip(numbers, loop.carried, self.reductions, vectors, strict=True):
-            self._reduce(number, c.init, x, vector)
+            stop = place + lanes if isinstance(place, int) else loop.stop
+            accumulators = self._loop(place, stop, accumulators, lanes, is_masked=True)
+        accumulators = self._narrowed(accumulators, 1)
+        results = [self._new(c.result.type) if is_scalar else c.result for c in loop.carried]
+        for result, c, x, found in zip(results, loop.carried, self.reductions, accumulators, strict=True):
+            if x.op.endswith("-of-numbers"):  # the initial value may be NaN; `split_nan_check` compares it
+                self.emitted.append(Compute(result, "copy", (found,)))
+            else:
+                self.emitted.append(Compute(result, x.op, (c.init, found), x.attributes))
         if is_scalar:
-            self._scalar_loop(place, numbers)
+            self._scalar_loop(place, results)
         return self.emitted
 
     # Values.
@@ -280,8 +274,8 @@ class _StripMining:
     def _index(self, op: str, left: Index, right: Index) -> Index:
         if isinstance(left, int) and isinstance(right, int):
             return _FOLD[op](left, right)
-        if right == 0 and op == "add":
-            return left
+        if op == "add" and 0 in (left, right):
+            return right if left == 0 else left
         return self._compute(INDEX, op, (operand_of(left), operand_of(right)), WIDE)
 
     def _shuffle(self, x: Operand, order: Sequence[int]) -> Value:
@@ -289,14 +283,11 @@ class _StripMining:
         self.emitted.append(Shuffle(result, (x,), tuple(order)))
         return result
 
-    def _broadcast(self, x: Operand) -> Value:
-        return self._shuffle(x, [0] * self.lanes)
-
     # Before the loop.
 
     def _hoist(self, uniform: Sequence[Statement]) -> list[Statement]:
-        """Loop-invariant code motion of uniform statements, and the vectors that they are used as; returns those that
-        stay in the loop: loads, and what needs them, if there may be no iteration."""
+        """Loop-invariant code motion of uniform statements; returns those that stay in the loop: loads, and what needs
+        them, if there may be no iteration."""
         stays: list[Statement] = []
         staying: set[Operand] = set()
         for x in uniform:
@@ -307,13 +298,6 @@ class _StripMining:
                 staying.add(x.result)
             else:
                 self.emitted.append(x)
-        for x in self.loop.body:
-            is_vector = isinstance(x, Compute) and self._kind(x.result) == "varying"
-            used = (x.value,) if isinstance(x, Store) else x.operands if isinstance(x, Compute) and is_vector else ()
-            for o in used:
-                is_hoisted = isinstance(o, Value) and self._kind(o) == "uniform" and o not in staying
-                if is_hoisted and o not in self.broadcasts:
-                    self.broadcasts[o] = self._broadcast(o)
         return stays
 
     def _find_bases(self) -> None:
@@ -327,101 +311,10 @@ class _StripMining:
             else:
                 uniform, induction = (left, right) if self._kind(right) == "induction" else (right, left)
                 self.bases[x.result] = self._index("add", _index_of(uniform), self.bases[induction])
-        self.views.clear()
-        for x in self.loop.body:
+        self.views = {}
+        for x in self.varying:
             if isinstance(x, (Load, Store)) and self._kind(operand_of(x.index)) == "induction":
                 self._view(x.buffer, x.index)
-
-    def _interleaved(self) -> int:
-        """Vectors of a step: several hide the latency of reductions and of the long chains of transcendental functions,
-        and the instructions of a short loop itself. Others overlap anyway, since processors execute out of order."""
-        work = [_work(x) for x in (*self.varying, *self.stores)]
-        if self.loop.carried:
-            return INTERLEAVED if sum(work) <= _SHORT_BODY else 2 if sum(work) <= _LONG_BODY else 1
-        count = self.loop.trip_count
-        has_latency = max(work) >= TRANSCENDENTAL.work and (count is None or count >= LONG_LOOP_ITERATIONS)
-        return 2 if has_latency or sum(work) <= _SHORT_BODY // 2 else 1
-
-    def _neutral(self, carried: LoopCarried, x: Compute) -> Operand:
-        """The vector that an accumulator begins with: the initial value, if that may be combined several times."""
-        if x.op in _IDEMPOTENT:
-            return self._broadcast(carried.init)
-        return self._broadcast(Literal(carried.arg.type, _NEUTRAL[x.op]))
-
-    # Loops over vectors.
-
-    def _loop(
-        self, start: Index, stop: Index, vectors: Sequence[Operand], interleave: int, is_masked: bool = False
-    ) -> list[Operand]:
-        """The iterations from `start` up to `stop`, in whole steps; returns the accumulators."""
-        step = self.lanes * interleave
-        more = [self._neutral(c, x) for c, x in zip(self.loop.carried, self.reductions, strict=True)]
-        accumulators: list[Operand] = [*vectors, *more * (interleave - 1)]
-        if isinstance(start, int) and isinstance(stop, int) and stop - start == step:
-            accumulators = self._step(start, accumulators, interleave, is_masked)
-        else:
-            index = self._new(INDEX)
-            new = functools.partial(self._new, lanes=self.lanes)
-            carried = [LoopCarried(new(x.type), x, new(x.type)) for x in accumulators]
-            around, self.emitted = self.emitted, []
-            for c, x in zip(carried, self._step(index, [c.arg for c in carried], interleave, is_masked), strict=True):
-                c.next = x
-            body, self.emitted = self.emitted, around
-            self.emitted.append(Loop(index, start, stop, body, carried, sequential=True, step=step))
-            accumulators = [*(c.result for c in carried)]
-        count = len(self.reductions)
-        found = accumulators[:count]
-        for k in range(count, len(accumulators)):
-            x, both = self.reductions[k % count], (found[k % count], accumulators[k])
-            found[k % count] = self._compute(x.result.type, x.op, both, x.attributes)
-        return found
-
-    def _step(self, index: Index, accumulators: Sequence[Operand], interleave: int, is_masked: bool) -> list[Operand]:
-        """The iterations of a step: the loads and operations of each vector, then the stores."""
-        if self.stays:
-            self.emitted += self.stays
-            self._find_bases()
-        self.index, mask = index, None
-        if is_masked:
-            bounds = operand_of(index), operand_of(self.loop.stop)
-            mask = self._compute("pred", "lane-mask", bounds, (("lanes", self.lanes),))
-        carried, count = [c.arg for c in self.loop.carried], len(self.reductions)
-        strips: list[_Strip] = []
-        for k in range(interleave):
-            arguments = accumulators[k * count : (k + 1) * count]
-            strips.append(_Strip(k * self.lanes, mask, dict(zip(carried, arguments, strict=True))))
-        for x in self.varying:
-            for strip in strips:
-                self._vector_statement(x, strip)
-        for strip in strips:
-            for x in self.stores:
-                self._vector_statement(x, strip)
-        updated = [strip.vectors[x.result] for strip in strips for x in self.reductions]
-        if mask is None:
-            return updated
-        pairs = zip(updated, accumulators, strict=True)
-        return [self._compute(after.type, "select", (mask, after, before)) for after, before in pairs]
-
-    def _vector_statement(self, x: Statement, strip: _Strip) -> None:
-        if isinstance(x, Store):
-            value = self._vector(x.value, strip)
-            value = value if lanes_of(value) > 1 else self._broadcast(value)
-            place = self._index("add", self.index, strip.offset)
-            self.emitted.append(Store(self._view(x.buffer, x.index), place, value, strip.mask))
-        elif isinstance(x, Load):
-            result = strip.vectors[x.result] = self._new(x.result.type, self.lanes)
-            index = operand_of(x.index)
-            if self._kind(index) == "varying":
-                indices = self._vector(index, strip)
-                assert isinstance(indices, Value), "a literal does not vary"
-                self.emitted.append(Gather(result, x.buffer, indices, strip.mask))
-            else:
-                place = self._index("add", self.index, strip.offset)
-                self.emitted.append(Load(result, self._view(x.buffer, x.index), place, strip.mask))
-        elif isinstance(x, Compute):
-            operands = [self._vector(o, strip) for o in x.operands]
-            op = f"{x.op}-in-vectors" if _is_division_by_floats(x) else x.op
-            strip.vectors[x.result] = self._compute(x.result.type, op, operands, x.attributes)
 
     def _view(self, buffer: Buffer, index: Index) -> Buffer:
         """A buffer whose element at the loop's index is that of another one at an induction value."""
@@ -435,33 +328,109 @@ class _StripMining:
             self.emitted.append(View(self.views[buffer, x], buffer, base))
         return self.views[buffer, x]
 
-    def _vector(self, x: Operand, strip: _Strip) -> Operand:
+    def _interleaved(self) -> int:
+        """Vectors of a step: several hide the latency of reductions and of the long chains of transcendental functions,
+        and the instructions of a short loop itself. Others overlap anyway, since processors execute out of order."""
+        count, work = self.loop.trip_count, [_work(x) for x in self.varying]
+        if self.loop.carried:
+            return INTERLEAVED if sum(work) <= _SHORT_BODY else 2 if sum(work) <= _LONG_BODY else 1
+        has_latency = max(work) >= TRANSCENDENTAL.work and (count is None or count >= LONG_LOOP_ITERATIONS)
+        return 2 if has_latency or sum(work) <= _SHORT_BODY // 2 else 1
+
+    def _is_unrolled(self) -> bool:
+        """Whether all steps of a loop follow each other: of a short one over scratch memory, which is in registers if
+        the code knows each access."""
+        count, work = self.loop.trip_count, sum(map(_work, self.varying))
+        has_scratch = any(x.buffer.size is not None for x in self.varying if isinstance(x, (Load, Store)))
+        return count is not None and has_scratch and count // self.lanes * work <= _UNROLLED_WORK
+
+    def _neutral(self, carried: LoopCarried, x: Compute, lanes: int) -> Value:
+        """The accumulator that a reduction begins with: the initial value, if that may be combined several times."""
+        number = carried.init if x.op in _IDEMPOTENT else Literal(carried.arg.type, _NEUTRAL[x.op])
+        return self._shuffle(number, [0] * lanes)
+
+    # Loops over vectors.
+
+    def _loop(
+        self, start: Index, stop: Index, accumulators: Sequence[Value], lanes: int, is_masked: bool = False
+    ) -> list[Value]:
+        """The iterations from `start` up to `stop`, so many at a time; returns the accumulators after them."""
+        staying = {_result(x) for x in self.stays}
+        self.vectors = {}
+        for x in self.varying:
+            for o in x.operands if isinstance(x, Compute) else (x.value,) if isinstance(x, Store) else ():
+                is_hoisted = isinstance(o, Value) and self._kind(o) == "uniform" and o not in staying
+                if is_hoisted and o not in self.vectors:
+                    self.vectors[o] = self._shuffle(o, [0] * lanes)
+        if isinstance(start, int) and isinstance(stop, int) and stop - start == lanes:
+            return self._step(start, accumulators, lanes, is_masked)
+        index = self._new(INDEX)
+        carried = [LoopCarried(self._new(x.type, lanes), x, self._new(x.type, lanes)) for x in accumulators]
+        around, self.emitted = self.emitted, []
+        for c, x in zip(carried, self._step(index, [c.arg for c in carried], lanes, is_masked), strict=True):
+            c.next = x
+        body, self.emitted = self.emitted, around
+        self.emitted.append(Loop(index, start, stop, body, carried, sequential=True, step=lanes))
+        return [c.result for c in carried]
+
+    def _step(self, index: Index, accumulators: Sequence[Value], lanes: int, is_masked: bool) -> list[Value]:
+        """One vector of iterations; returns the accumulators after it."""
+        if self.stays:
+            self.emitted += self.stays
+            self._find_bases()
+        mask = None
+        if is_masked:
+            bounds = operand_of(index), operand_of(self.loop.stop)
+            mask = self._compute("pred", "lane-mask", bounds, (("lanes", lanes),))
+        self.vectors.update(zip((c.arg for c in self.loop.carried), accumulators, strict=True))
+        for x in self.varying:
+            if isinstance(x, Compute):
+                operands = [self._vector(o, index, lanes) for o in x.operands]
+                op = f"{x.op}-in-vectors" if _is_division_by_floats(x) else x.op
+                self.vectors[x.result] = self._compute(x.result.type, op, operands, x.attributes)
+            elif isinstance(x, Store):
+                value = self._vector(x.value, index, lanes)
+                value = value if lanes_of(value) > 1 else self._shuffle(value, [0] * lanes)
+                self.emitted.append(Store(self._view(x.buffer, x.index), index, value, mask))
+            elif isinstance(x, Load):
+                self.vectors[x.result] = self._load(x, index, lanes, mask)
+        updated = [self.vectors[x.result] for x in self.reductions]
+        if mask is None:
+            return updated
+        pairs = zip(updated, accumulators, strict=True)
+        return [self._compute(after.type, "select", (mask, after, before)) for after, before in pairs]
+
+    def _load(self, x: Load, index: Index, lanes: int, mask: Value | None) -> Value:
+        result = self._new(x.result.type, lanes)
+        if self._kind(operand_of(x.index)) == "varying":
+            indices = self._vector(operand_of(x.index), index, lanes)
+            assert isinstance(indices, Value), "a literal does not vary"
+            self.emitted.append(Gather(result, x.buffer, indices, mask))
+        else:
+            self.emitted.append(Load(result, self._view(x.buffer, x.index), index, mask))
+        return result
+
+    def _vector(self, x: Operand, index: Index, lanes: int) -> Operand:
         """An operand in all lanes; numbers stand for their broadcasts."""
-        found = strip.vectors.get(x)
-        if found is not None:
-            return found
-        if self._kind(x) == "uniform":
-            return self.broadcasts.get(x, x)
-        definition = next((y for y in self.indices if y.result is x and y.op == "convert"), None)
-        base = self.bases[definition.operands[0] if definition else x]
-        first = operand_of(self._index("add", self._index("add", base, self.index), strip.offset))
-        first = self._compute(x.type, "convert", (first,)) if definition else first
-        found = strip.vectors[x] = self._compute(x.type, "iota", (first,), (("lanes", self.lanes),))
-        return found
+        if self._kind(x) == "induction" and x not in self.vectors:
+            definition = next((y for y in self.indices if y.result is x and y.op == "convert"), None)
+            base = self.bases[definition.operands[0] if definition else x]
+            first = operand_of(self._index("add", base, index))
+            first = self._compute(x.type, "convert", (first,)) if definition else first
+            self.vectors[x] = self._compute(x.type, "iota", (first,), (("lanes", lanes),))
+        return self.vectors.get(x, x)
 
     # After the loops.
 
-    def _reduce(self, result: Value, initial: Operand, x: Compute, vector: Operand) -> None:
-        """Combine the lanes of an accumulator by halves, and then with the initial value."""
-        lanes = self.lanes
-        while lanes > 1:
-            lanes //= 2
-            halves = [self._shuffle(vector, range(first, first + lanes)) for first in (0, lanes)]
-            vector = self._compute(x.result.type, x.op, halves, x.attributes)
-        if x.op.endswith("-of-numbers"):  # the initial value may be NaN; `split_nan_check` compares it
-            self.emitted.append(Compute(result, "copy", (vector,)))
-        else:
-            self.emitted.append(Compute(result, x.op, (initial, vector), x.attributes))
+    def _narrowed(self, accumulators: Sequence[Value], lanes: int) -> list[Value]:
+        """Accumulators of no more than so many lanes: halves are combined."""
+        found = list(accumulators)
+        for k, x in enumerate(self.reductions):
+            while found[k].lanes > lanes:
+                half = found[k].lanes // 2
+                halves = [self._shuffle(found[k], range(first, first + half)) for first in (0, half)]
+                found[k] = self._compute(x.result.type, x.op, halves, x.attributes)
+        return found
 
     def _scalar_loop(self, start: Index, initials: Sequence[Operand]) -> None:
         """The remainder without masks: the loop as it is, under other names."""
@@ -483,6 +452,11 @@ class _StripMining:
         pairs = zip(self.loop.carried, initials, strict=True)
         carried = [replace(c, arg=of(c.arg), init=init, next=of(c.next)) for c, init in pairs]
         self.emitted.append(Loop(of(self.loop.index), start, self.loop.stop, body, carried, sequential=True))
+
+
+def _power(number: int) -> int:
+    """The largest power of two up to a number, at least 1."""
+    return 1 << max(0, number.bit_length() - 1)
 
 
 def _index_of(x: Operand) -> Index:
