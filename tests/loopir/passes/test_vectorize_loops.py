@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from tests.loopir.test_loop_ir import FLOATS, INTEGERS, dtype, run_address, run_
 from tinyxla import lax, nn
 from tinyxla.backends.numba.emit.printer import print_llvm
 from tinyxla.backends.numba.jit import engine
-from tinyxla.loopir.ir.loop_ir import INDEX, Builder, Index, Kernel, Literal, Load, Loop, Store, Value
+from tinyxla.loopir.ir.loop_ir import INDEX, Builder, Index, Kernel, Literal, Load, Loop, Value
 from tinyxla.loopir.passes.vectorize_loops import are_vectorizable, kinds_of, vectorized
 from tinyxla.loopir.target import has_masks, vector_bytes
 
@@ -244,9 +245,20 @@ def test_widths_of_vectors(type: str) -> None:
     outer = next(x for x in kernel.body if isinstance(x, Loop))
     whole, rest = (x for x in outer.body if isinstance(x, Loop))
     lanes = 64 // dtype(type).itemsize
-    loads, stores = ([x for x in whole.body if isinstance(x, kind)] for kind in (Load, Store))
-    assert {x.result.lanes for x in loads if isinstance(x, Load)} == {lanes}
-    assert (whole.step, rest.step) == (lanes * len(stores), lanes)
+    widths = [{x.result.lanes for x in loop.body if isinstance(x, Load)} for loop in (whole, rest)]
+    assert widths == [{2 * lanes}, {lanes}]  # two vectors are interleaved
+    assert (whole.step, rest.step) == (2 * lanes, lanes)
+
+
+def test_short_loops_over_scratch_are_unrolled() -> None:
+    """So that LLVM keeps the accumulators of columns in registers."""
+    (kernel,) = tx.jit(lambda x: x.sum(1)).lower(tx.ShapeDtypeStruct((64, 256, 256), jnp.float32)).compile().kernels
+    body = vectorized(kernel._kernel, 64, has_masks=True).body  # pyright: ignore[reportPrivateUsage]
+    (chunk,) = (x for x in body if isinstance(x, Loop))
+    (rows,) = (x for x in chunk.body if isinstance(x, Loop))
+    assert not any(isinstance(x, Loop) for x in rows.body)
+    if has_masks():
+        assert not re.search(r"vmov\w+\s+%zmm\d+, -?\d*\(%rsp", kernel.assembly)
 
 
 PROGRAMS: dict[str, Callable[[Any], Any]] = {

@@ -334,7 +334,7 @@ class _StripMining:
         count, work = self.loop.trip_count, [_work(x) for x in self.varying]
         if self.loop.carried:
             return INTERLEAVED if sum(work) <= _SHORT_BODY else 2 if sum(work) <= _LONG_BODY else 1
-        has_latency = max(work) >= TRANSCENDENTAL.work and (count is None or count >= LONG_LOOP_ITERATIONS)
+        has_latency = max(work, default=0) >= TRANSCENDENTAL.work and (count is None or count >= LONG_LOOP_ITERATIONS)
         return 2 if has_latency or sum(work) <= _SHORT_BODY // 2 else 1
 
     def _is_unrolled(self) -> bool:
