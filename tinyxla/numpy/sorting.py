@@ -588,7 +588,8 @@ def _quantile(
     spread, of_one = (*share.shape, *kept), (*(1,) * share.ndim, *kept)
     shares = movement.reshape_to(cast(share, wide, False), (*share.shape, *(1,) * len(kept)))
     last = movement.reshape_to(number, of_one)
-    position = arith.clip(arith.multiply(shares, last), 0, last)
+    position = arith.multiply(shares, last)
+    position = where(arith.less(position, 0), 0, where(arith.greater(position, last), last, position))
     position = movement.broadcast_in_dim(position, spread, tuple(range(len(spread))))
     low, high = ops.floor(position), ops.ceil(position)
     if (

@@ -5,8 +5,8 @@ Lowerings and passes note what the loops no longer show (`fuse`, `split`, `reord
 
 - `fuse`: dimensions that are one loop. `split`: a loop in tiles. `reorder`: another order of loops.
 - `unroll`: iterations side by side in the body. `partition`: a loop in ranges that test no bounds.
-- `pipeline`: rows are loaded one iteration early. `vectorize`: a loop that the printer forces into vectors; LLVM
-  vectorizes others as it sees fit.
+- `pipeline`: rows are loaded one iteration early. `vectorize`: a loop that a lowering forces into vectors; of others
+  `passes.vectorize_loops` and LLVM decide.
 - `stage`: a buffer in a cache or in registers. `prefetch`, `nontemporal`: arrays.
 - `parallel`: the extent of the outermost loop, and the chunks in which threads share it.
 """

@@ -220,6 +220,21 @@ class _StripMining:
 
     def statements(self) -> list[Statement]:
         loop, lanes, count = self.loop, self.lanes, self.loop.trip_count
+        place, accumulators = self._whole_vectors()
+        remainder = lanes - 1 if count is None else count % lanes  # at most
+        is_scalar = remainder == 1 or (remainder > 0 and not self.has_masks)
+        if remainder and not is_scalar:
+            stop = place + lanes if isinstance(place, int) else loop.stop
+            accumulators = self._loop(place, stop, accumulators, lanes, is_masked=True)
+        results = [self._new(c.result.type) if is_scalar else c.result for c in loop.carried]
+        self._finish(results, self._narrowed(accumulators, 1))
+        if is_scalar:
+            self._scalar_loop(place, results)
+        return self.emitted
+
+    def _whole_vectors(self) -> tuple[Index, list[Value]]:
+        """The iterations that fill vectors; returns the index of the first one after them, and the accumulators."""
+        loop, lanes, count = self.loop, self.lanes, self.loop.trip_count
         step = lanes * (self._interleaved() if count is None else min(self._interleaved(), _power(count // lanes)))
         accumulators = [self._neutral(c, x, step) for c, x in zip(loop.carried, self.reductions, strict=True)]
         place: Index = loop.start
@@ -227,32 +242,15 @@ class _StripMining:
             size = self._index("maximum", self._index("subtract", loop.stop, place), 0)
             whole = self._compute(INDEX, "and", (operand_of(size), Literal(INDEX, -step)))
             middle = self._index("add", place, whole)
-            accumulators, place = self._loop(place, middle, accumulators, step), middle
-            remainder = lanes - 1
-        else:
-            is_unrolled = self._is_unrolled()
-            remaining, remainder = divmod(count, lanes)
-            while remaining:
-                step = min(step, lanes * _power(remaining))
-                steps = 1 if is_unrolled else remaining * lanes // step
-                middle = self._index("add", place, steps * step)
-                accumulators = self._loop(place, middle, self._narrowed(accumulators, step), step)
-                place, remaining = middle, remaining - steps * step // lanes
-        accumulators = self._narrowed(accumulators, lanes)
-        is_scalar = remainder == 1 or (remainder > 0 and not self.has_masks)
-        if remainder and not is_scalar:
-            stop = place + lanes if isinstance(place, int) else loop.stop
-            accumulators = self._loop(place, stop, accumulators, lanes, is_masked=True)
-        accumulators = self._narrowed(accumulators, 1)
-        results = [self._new(c.result.type) if is_scalar else c.result for c in loop.carried]
-        for result, c, x, found in zip(results, loop.carried, self.reductions, accumulators, strict=True):
-            if x.op.endswith("-of-numbers"):  # the initial value may be NaN; `split_nan_check` compares it
-                self.emitted.append(Compute(result, "copy", (found,)))
-            else:
-                self.emitted.append(Compute(result, x.op, (c.init, found), x.attributes))
-        if is_scalar:
-            self._scalar_loop(place, results)
-        return self.emitted
+            return middle, self._narrowed(self._loop(place, middle, accumulators, step), lanes)
+        is_unrolled, remaining = self._is_unrolled(), count // lanes
+        while remaining:
+            step = min(step, lanes * _power(remaining))
+            steps = 1 if is_unrolled else remaining * lanes // step
+            middle = self._index("add", place, steps * step)
+            accumulators = self._loop(place, middle, self._narrowed(accumulators, step), step)
+            place, remaining = middle, remaining - steps * step // lanes
+        return place, self._narrowed(accumulators, lanes)
 
     # Values.
 
@@ -421,6 +419,15 @@ class _StripMining:
         return self.vectors.get(x, x)
 
     # After the loops.
+
+    def _finish(self, results: Sequence[Value], found: Sequence[Value]) -> None:
+        """Combine the numbers that reductions found with the initial values. `split_nan_check` does that for extrema of
+        numbers, whose initial value may be NaN."""
+        for result, c, x, number in zip(results, self.loop.carried, self.reductions, found, strict=True):
+            if x.op.endswith("-of-numbers"):
+                self.emitted.append(Compute(result, "copy", (number,)))
+            else:
+                self.emitted.append(Compute(result, x.op, (c.init, number), x.attributes))
 
     def _narrowed(self, accumulators: Sequence[Value], lanes: int) -> list[Value]:
         """Accumulators of no more than so many lanes: halves are combined."""

@@ -15,9 +15,9 @@ from tinyxla.shapes import Shape, TupleShape
 _ORDINARY = ("f16", "bf16", "f32", "f64")
 # What has one result only, to the bit: of types that are neither complex nor of less than 32 bits; of exact types.
 _EXACT = frozenset(
-    """abs add bitcast-convert broadcast ceil compare concatenate constant convert divide dynamic-slice floor gather
-    get-tuple-element iota is-finite multiply negate pad parameter reshape reverse select sign slice sort subtract
-    transpose tuple""".split()
+    """abs add bitcast-convert broadcast ceil chain-multiply compare concatenate constant convert divide dynamic-slice
+    floor gather get-tuple-element iota is-finite multiply negate pad parameter reshape reverse select sign slice sort
+    subtract transpose tuple""".split()
 )
 _EXACT_OF_INTEGERS = frozenset(
     """and clamp maximum minimum mulhi not or reduce remainder shift-left shift-right-arithmetic shift-right-logical

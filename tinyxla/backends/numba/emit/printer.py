@@ -85,7 +85,7 @@ from tinyxla.loopir.ir.loop_ir import (
     lanes_of,
     leaves_remainder,
 )
-from tinyxla.loopir.ir.operations import INLINE, is_function, is_index_arithmetic, max_element_bytes
+from tinyxla.loopir.ir.operations import INLINE, is_function, is_index_arithmetic, is_vector_code, max_element_bytes
 from tinyxla.loopir.ir.routines import multiply_symbol, routine_symbol
 from tinyxla.loopir.passes.split_nan_check import split_nan_check
 from tinyxla.loopir.target import is_x86
@@ -765,6 +765,8 @@ class _Printer:
     def _annotate(self, loop: Loop) -> str:
         """Loop metadata, as the suffix of the loop's branch: that unrolling gains nothing; of an innermost loop, that
         its iterations access different memory, and how it is vectorized."""
+        if is_vector_code(loop.body):  # no pass over loops follows
+            return ""
         facts: list[str] = []
         count = loop.trip_count
         innermost = not any(isinstance(statement, (Loop, Multiply, Call)) for statement in loop.body)
