@@ -16,6 +16,7 @@ from tinyxla.loopir.ir.loop_ir import (
     Fence,
     Gather,
     If,
+    Literal,
     Load,
     Loop,
     Prefetch,
@@ -26,6 +27,7 @@ from tinyxla.loopir.ir.loop_ir import (
 )
 from tinyxla.loopir.ir.types import COMPONENT_BYTES
 from tinyxla.ops import ops
+from tinyxla.scalar_math.integers import is_integer, width_of
 from tinyxla.shapes import element_type
 
 INLINE = frozenset(
@@ -53,6 +55,14 @@ def has_slow_path(x: Compute) -> bool:
         return False
     scalar = ops[x.op].scalar if x.op in ops else None
     return scalar is not None and element_type(x.operands[-1].type).kind in scalar.slow_path
+
+
+def is_division_by_floats(x: Compute) -> bool:
+    """True if vectors of floats divide integers faster, as `divide-in-vectors` and `remainder-in-vectors` do. LLVM
+    multiplies by the reciprocal of a divisor that is constant."""
+    if x.op not in ("divide", "remainder") or isinstance(x.operands[1], Literal):
+        return False
+    return is_integer(x.result.type) and width_of(x.result.type) <= 32
 
 
 def is_vector_code(statements: Sequence[Statement]) -> bool:

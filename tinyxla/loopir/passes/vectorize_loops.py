@@ -44,6 +44,7 @@ from tinyxla.loopir.ir.loop_ir import (
 )
 from tinyxla.loopir.ir.operations import (
     has_slow_path,
+    is_division_by_floats,
     is_index_arithmetic,
     is_vector_code,
     max_element_bytes,
@@ -384,7 +385,7 @@ class _StripMining:
         for x in self.varying:
             if isinstance(x, Compute):
                 operands = [self._vector(o, index, lanes) for o in x.operands]
-                op = f"{x.op}-in-vectors" if _is_division_by_floats(x) else x.op
+                op = f"{x.op}-in-vectors" if is_division_by_floats(x) else x.op
                 self.vectors[x.result] = self._compute(x.result.type, op, operands, x.attributes)
             elif isinstance(x, Store):
                 value = self._vector(x.value, index, lanes)
@@ -479,13 +480,6 @@ def _work(x: Statement) -> int:
 def _result(x: Statement) -> Value:
     assert isinstance(x, (Compute, Load)), "the loop is vectorizable"
     return x.result
-
-
-def _is_division_by_floats(x: Compute) -> bool:
-    """Whether it is a division of integers that is faster by floats: LLVM multiplies by the reciprocal of a constant
-    divisor."""
-    is_division = x.op in ("divide", "remainder") and not isinstance(x.operands[1], Literal)
-    return is_division and x.result.type[0] in "su" and COMPONENT_BYTES[x.result.type] <= 4
 
 
 _FOLD: dict[str, Callable[[int, int], int]] = {

@@ -85,11 +85,17 @@ from tinyxla.loopir.ir.loop_ir import (
     lanes_of,
     leaves_remainder,
 )
-from tinyxla.loopir.ir.operations import INLINE, is_function, is_index_arithmetic, is_vector_code, max_element_bytes
+from tinyxla.loopir.ir.operations import (
+    INLINE,
+    is_division_by_floats,
+    is_function,
+    is_index_arithmetic,
+    is_vector_code,
+    max_element_bytes,
+)
 from tinyxla.loopir.ir.routines import multiply_symbol, routine_symbol
 from tinyxla.loopir.passes.split_nan_check import split_nan_check
 from tinyxla.loopir.target import is_x86
-from tinyxla.scalar_math.integers import is_integer, width_of
 
 POLL = "tinyxla_poll"  # the function of the run-time that returns 1 when a signal ends the program, else 0
 
@@ -388,7 +394,7 @@ class _Printer:
         types = tuple(x.type for x in compute.operands)
         for x in (*types, result):
             register_type(x)
-        if self.parallel and not self.repeats and _divides_integers(compute):
+        if self.parallel and not self.repeats and is_division_by_floats(compute):
             op = f"{op}-in-vectors"
             compute = replace(compute, op=op)
         if op in INLINE or not self.inlines_functions:
@@ -870,14 +876,6 @@ def _fast_path_lines(x: Compute) -> int:
         return 0
     function = _function(x.op, tuple(o.type for o in x.operands), x.result.type, x.attributes, "omit")
     return function.text.count("\n") if function.omits_slow_path else 0
-
-
-def _divides_integers(x: Compute) -> bool:
-    """Whether it is an integer division that is faster by vectors of floats: LLVM multiplies by the reciprocal of a
-    constant divisor."""
-    if x.op not in ("divide", "remainder") or isinstance(x.operands[1], Literal):
-        return False
-    return is_integer(x.result.type) and width_of(x.result.type) <= 32
 
 
 def _iterations(loop: Loop) -> float:
