@@ -19,7 +19,7 @@ from tinyxla.hlo.verifier import verify
 from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.tracing.config import setting
 
-ALL = (*pipeline.GRAPH, *pipeline.PLAN, *pipeline.SCHEDULE, *pipeline.LOOP_IR)
+ALL = (*pipeline.GRAPH, *pipeline.PLAN, *pipeline.SCHEDULE, *pipeline.LOOP_IR, *pipeline.MACHINE)
 OPTIONAL = [x.name for x in ALL if not x.is_required]
 X = np.sin(np.arange(48, dtype=np.float32)).reshape(6, 8)
 W = np.cos(np.arange(64, dtype=np.float32)).reshape(8, 8)
@@ -63,6 +63,14 @@ def test_a_pass_that_is_switched_off_does_not_run() -> None:
     for name in ("cse", "algebraic-simplifier"):
         with setting("disabled_passes", (name,)):
             assert name not in lowered.stages()
+
+
+def test_loops_are_left_to_llvm() -> None:
+    lowered = tx.jit(lambda x: tnp.exp(x) * 3).lower(np.ones(1000, np.float32))
+    for disabled in (False, True):
+        with setting("disabled_passes", ("vectorize-loops",) if disabled else ()):
+            (kernel,) = lowered.compile().kernels
+            assert ("load <" not in kernel.llvm) == disabled
 
 
 def test_names_that_are_no_optional_passes_are_refused() -> None:

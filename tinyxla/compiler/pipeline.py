@@ -49,6 +49,7 @@ from tinyxla.loopir.kernels.registry import step_for
 from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.loopir.passes.nontemporal_stores import use_nontemporal_stores
 from tinyxla.loopir.passes.pipeline_rows import prefetch_next_rows
+from tinyxla.loopir.passes.vectorize_loops import vectorized
 from tinyxla.text.op_names import with_inner
 from tinyxla.tracing.config import cached_by_options, config
 
@@ -140,6 +141,9 @@ LOOP_IR: tuple[Pass, ...] = (
     Pass("prefetch-rows", prefetch_next_rows, "Rows are prefetched, and loaded one iteration early."),
     Pass("nontemporal-stores", use_nontemporal_stores, "Results larger than the cache are stored past it."),
 )
+
+# Of each kernel whose sizes have become parameters, by the backend that compiles it.
+MACHINE: tuple[Pass, ...] = (Pass("vectorize-loops", vectorized, "Innermost loops are loops over vectors."),)
 
 
 Check = Callable[[str, Any], None]  # of a pass's name, and of what it gave
@@ -258,7 +262,7 @@ def _run_passes(computation: Computation, check: Check | None) -> Computation:
 def _disabled() -> tuple[str, ...]:
     """The passes that are switched off, which must be optional ones."""
     names = config.disabled_passes
-    optional = [x.name for x in (*GRAPH, *PLAN, *SCHEDULE, *LOOP_IR) if not x.is_required] if names else ()
+    optional = [x.name for x in (*GRAPH, *PLAN, *SCHEDULE, *LOOP_IR, *MACHINE) if not x.is_required] if names else ()
     for name in names:
         if name not in optional:
             raise AttributeValueError(

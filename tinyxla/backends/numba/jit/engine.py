@@ -60,6 +60,7 @@ from tinyxla.loopir.target import has_feature, has_masks, processor, vector_byte
 from tinyxla.ops import ops
 from tinyxla.runtime.threads import Task, get_num_threads
 from tinyxla.scalar_math import elementary
+from tinyxla.tracing.config import config
 
 _LLVM_OPTIONS = {  # values of the option sets: LLVM's defaults, fast compilation, long straight-line code
     "enable-epilogue-vectorization": ("true", "false", "false"),
@@ -242,7 +243,7 @@ def _pipeline(statements: Sequence[Statement], is_builtin: bool, is_scalar: bool
         return "inline"
     if is_scalar and all(_iterations(x.body) <= MAX_UNROLLED for x in statements if isinstance(x, Loop)):
         return "scalar"
-    if are_vectorizable(statements, vector_bytes(), has_masks()):
+    if "vectorize-loops" not in config.disabled_passes and are_vectorizable(statements, vector_bytes(), has_masks()):
         return "vectors"
     if not _carries_many_values(statements):
         return "long" if _has_long_body(statements) else "loops"
