@@ -151,12 +151,12 @@ def test_nearly_equal_singular_values_keep_the_digits_of_their_difference() -> N
     np.testing.assert_allclose(abs(np.asarray(by_u)), turn / (large - small) / 2, 1e-5)
 
 
-def whole_by_svd(a: Any) -> Any:
+def reconstructed_by_svd(a: Any) -> Any:
     u, s, vh = jnp.linalg.svd(a, full_matrices=False)
     return jnp.real((u * s) @ vh)
 
 
-def whole_by_eigh(a: Any) -> Any:
+def reconstructed_by_eigh(a: Any) -> Any:
     w, v = jnp.linalg.eigh(a + a.T)
     return (v * w) @ v.T
 
@@ -168,13 +168,13 @@ RANK_2[:2, :2] = [[2, 1], [0.5, 1.5]]
 @pytest.mark.parametrize(
     ("whole", "a"),
     [
-        (whole_by_svd, np.zeros((3, 3), REAL)),
-        (whole_by_svd, RANK_2),
-        (whole_by_svd, RANK_2[:, :3]),
-        (whole_by_svd, RANK_2[:3]),
-        (whole_by_svd, np.diag([2, 0]).astype(COMPLEX)),
-        (whole_by_eigh, np.zeros((3, 3), REAL)),
-        (whole_by_eigh, RANK_2),
+        (reconstructed_by_svd, np.zeros((3, 3), REAL)),
+        (reconstructed_by_svd, RANK_2),
+        (reconstructed_by_svd, RANK_2[:, :3]),
+        (reconstructed_by_svd, RANK_2[:3]),
+        (reconstructed_by_svd, np.diag([2, 0]).astype(COMPLEX)),
+        (reconstructed_by_eigh, np.zeros((3, 3), REAL)),
+        (reconstructed_by_eigh, RANK_2),
     ],
 )
 def test_derivatives_that_vectors_of_zero_values_lose_are_nan(whole: Any, a: Any) -> None:
@@ -200,7 +200,7 @@ def test_derivatives_by_factors_of_other_values_than_zeros_are_finite() -> None:
             atol=1e-5,
         )
     np.testing.assert_allclose(
-        tx.grad(lambda x: (whole_by_svd(x) * weights).sum())(np.diag([2, 0]).astype(REAL)), weights
+        tx.grad(lambda x: (reconstructed_by_svd(x) * weights).sum())(np.diag([2, 0]).astype(REAL)), weights
     )
     np.testing.assert_allclose(tx.grad(lambda x: jnp.linalg.eigh(x)[0].sum())(np.zeros((3, 3))), np.eye(3))
 

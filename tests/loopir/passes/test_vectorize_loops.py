@@ -195,7 +195,7 @@ def _strides(b: Builder, i: Value, loop: Loop) -> None:
     b.store(b.kernel.arguments[3], i, b.load(b.kernel.arguments[0], b.mul(i, 2)))
 
 
-def _stores_at_one_place(b: Builder, i: Value, loop: Loop) -> None:
+def _stores_at_one_index(b: Builder, i: Value, loop: Loop) -> None:
     b.store(b.kernel.arguments[3], 0, b.load(b.kernel.arguments[0], i))
 
 
@@ -212,13 +212,13 @@ def _reads_the_next_value(b: Builder, i: Value, loop: Loop) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [_gathers_bytes, _strides, _stores_at_one_place, _reads_what_it_carries, _reads_the_next_value]
+    "body", [_gathers_bytes, _strides, _stores_at_one_index, _reads_what_it_carries, _reads_the_next_value]
 )
 def test_other_loops_are_left_to_llvm(body: Body) -> None:
     kernel = over_a_line("u8", None, body, (3,) * (body in (_reads_what_it_carries, _reads_the_next_value)))
     assert kinds_of(inner(kernel)) is None
     assert not are_vectorizable(kernel.body, 64, True)
-    if body is not _stores_at_one_place:
+    if body is not _stores_at_one_index:
         check(kernel, "u8", 90)
 
 

@@ -547,13 +547,11 @@ class Builder:
         0 for `divide` and `remainder`); constants fold, identities vanish. The attribute `index` marks operations
         that cannot overflow: "narrow" if 32 bits suffice, in which divisions are faster, "natural" if both operands
         are known to be >= 0, otherwise "wide"."""
-        if isinstance(left, int) and isinstance(right, int):
-            return _FOLD[op](left, right)
-        if isinstance(left, int) and op in ("add", "multiply"):
+        if isinstance(left, int) and isinstance(right, Value) and op in ("add", "multiply"):
             left, right = right, left
-        identity = _identity(op, left, right)
-        if identity is not None:
-            return identity
+        folded = folded_index(op, left, right)
+        if folded is not None:
+            return folded
         a, b = self.bounds(left), self.bounds(right)
         if a is not None and b is not None and op in ("minimum", "maximum"):
             (smaller, larger) = (a, b) if op == "minimum" else (b, a)
@@ -755,8 +753,11 @@ _INTERVALS: dict[str, Callable[[_Interval, _Interval], _Interval]] = {
 }
 
 
-def _identity(op: str, left: Index, right: Index) -> Index | None:
-    """The result of index arithmetic with a neutral or an absorbing operand; None if there is none."""
+def folded_index(op: str, left: Index, right: Index) -> Index | None:
+    """Constant folding of index arithmetic, also with a neutral or an absorbing operand, which of a sum or a product is
+    the right one; None if the code does not know the result."""
+    if isinstance(left, int) and isinstance(right, int):
+        return _FOLD[op](left, right)
     if (right == 0 and op in ("add", "subtract")) or (right == 1 and op in ("multiply", "divide")):
         return left
     if (right == 0 and op == "multiply") or (right == 1 and op == "remainder"):

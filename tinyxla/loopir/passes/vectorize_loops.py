@@ -14,7 +14,7 @@ end early: these are left to LLVM.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal as Choice
 
@@ -39,6 +39,7 @@ from tinyxla.loopir.ir.loop_ir import (
     Store,
     Value,
     View,
+    folded_index,
     lanes_of,
     operand_of,
 )
@@ -183,12 +184,12 @@ def _block(statements: Sequence[Statement], kernel: Kernel, vector_bytes: int, h
         elif _is_outer(x):
             result.append(replace(x, body=_block(x.body, kernel, vector_bytes, has_masks)))
         else:
-            result += _vectors(x, kernel, vector_bytes, has_masks)
+            result += _strip_mined(x, kernel, vector_bytes, has_masks)
     return result
 
 
-def _vectors(x: Loop, kernel: Kernel, vector_bytes: int, has_masks: bool) -> Sequence[Statement]:
-    """What an innermost loop becomes."""
+def _strip_mined(x: Loop, kernel: Kernel, vector_bytes: int, has_masks: bool) -> Sequence[Statement]:
+    """An innermost loop as a vector main loop and a remainder, or as it is if it cannot be vectorized."""
     before, loop, after = split_nan_check(x, kernel.first)
     count, lanes, kinds = loop.trip_count, _max_lanes(x, vector_bytes), kinds_of(loop)
     if count is not None and 0 < count < lanes:
@@ -221,7 +222,7 @@ class _StripMining:
 
     def statements(self) -> list[Statement]:
         loop, lanes, count = self.loop, self.lanes, self.loop.trip_count
-        place, accumulators = self._whole_vectors()
+        place, accumulators = self._main_loop()
         remainder = lanes - 1 if count is None else count % lanes  # at most
         is_scalar = remainder == 1 or (remainder > 0 and not self.has_masks)
         if remainder and not is_scalar:
@@ -233,8 +234,9 @@ class _StripMining:
             self._scalar_loop(place, results)
         return self.emitted
 
-    def _whole_vectors(self) -> tuple[Index, list[Value]]:
-        """The iterations that fill vectors; returns the index of the first one after them, and the accumulators."""
+    def _main_loop(self) -> tuple[Index, list[Value]]:
+        """The vector main loop: the iterations that fill vectors. Returns the index at which the remainder begins, and
+        the accumulators."""
         loop, lanes, count = self.loop, self.lanes, self.loop.trip_count
         step = lanes * (self._interleaved() if count is None else min(self._interleaved(), _power(count // lanes)))
         accumulators = [self._neutral(c, x, step) for c, x in zip(loop.carried, self.reductions, strict=True)]
@@ -271,11 +273,10 @@ class _StripMining:
         return result
 
     def _index(self, op: str, left: Index, right: Index) -> Index:
-        if isinstance(left, int) and isinstance(right, int):
-            return _FOLD[op](left, right)
-        if op == "add" and 0 in (left, right):
-            return right if left == 0 else left
-        return self._compute(INDEX, op, (operand_of(left), operand_of(right)), WIDE)
+        if op == "add" and isinstance(left, int):
+            left, right = right, left
+        folded = folded_index(op, left, right)
+        return self._compute(INDEX, op, (operand_of(left), operand_of(right)), WIDE) if folded is None else folded
 
     def _shuffle(self, x: Operand, order: Sequence[int]) -> Value:
         result = self._new(x.type, len(order))
@@ -472,7 +473,7 @@ def _index_of(x: Operand) -> Index:
 
 
 def _work(x: Statement) -> int:
-    """What a statement costs, in additions."""
+    """The cost of a statement, in additions, as its operation declares it."""
     scalar = ops[x.op].scalar if isinstance(x, Compute) and x.op in ops else None
     return scalar.cost.work if scalar else 1
 
@@ -480,10 +481,3 @@ def _work(x: Statement) -> int:
 def _result(x: Statement) -> Value:
     assert isinstance(x, (Compute, Load)), "the loop is vectorizable"
     return x.result
-
-
-_FOLD: dict[str, Callable[[int, int], int]] = {
-    "add": lambda x, y: x + y,
-    "subtract": lambda x, y: x - y,
-    "maximum": max,
-}

@@ -117,10 +117,10 @@ def _is_zero(x: Value) -> Value:
     return elementwise.eq(x, elementwise.zeros_like(x))
 
 
-def _lost(zero: Value, counts: Value) -> Value:
-    """NaN where vectors of values that are `zero` turn by an amount that is not determined, and 0 elsewhere. The
-    derivative of U S V*, or of V W V*, depends on that turn, though it is multiplied by these values. `counts` is not 0
-    where it does."""
+def _undetermined(zero: Value, counts: Value) -> Value:
+    """NaN where the rotation of singular vectors or eigenvectors whose values are `zero` is not determined, and 0
+    elsewhere. The derivative of U S V*, or of V W V*, depends on it, though it is multiplied by these values. `counts`
+    is not 0 where it does."""
     lost = elementwise.and_(zero, elementwise.ne(counts, elementwise.zeros_like(counts)))
     nan = movement.full(math.nan, counts.dtype, counts.shape)
     return elementwise.select(lost, nan, elementwise.zeros_like(counts))
@@ -135,17 +135,18 @@ def _off_diagonal(x: Value) -> Value:
     return elementwise.mul(x, elementwise.sub(elementwise.one_like(x), identity(x)))
 
 
-def _lost_turns(values: Value, inside: Value) -> Value:
-    """In forward mode, of a change in the basis of the vectors."""
+def _undetermined_tangents(values: Value, inside: Value) -> Value:
+    """The rotations that are not determined in forward mode, from a change in the basis of the vectors."""
     size = elementwise.abs_(inside)
-    return _lost(_zero_pairs(values), _off_diagonal(elementwise.add(size, transposed(size))))
+    return _undetermined(_zero_pairs(values), _off_diagonal(elementwise.add(size, transposed(size))))
 
 
-def _lost_cotangents(values: Value, by_values: Value, has_phases: bool) -> Value:
-    """In reverse mode, of the cotangent of the values; with phases, vectors that belong to one value turn, too."""
+def _undetermined_cotangents(values: Value, by_values: Value, has_phases: bool) -> Value:
+    """The rotations that are not determined in reverse mode, from the cotangent of the values; with phases, single
+    vectors rotate, too."""
     size, counts = values.shape[-1], elementwise.abs_(by_values)
     both = elementwise.add(rows_of(counts, size), columns_of(counts, size))
-    return _lost(_zero_pairs(values), both if has_phases else _off_diagonal(both))
+    return _undetermined(_zero_pairs(values), both if has_phases else _off_diagonal(both))
 
 
 def _skew(x: Value) -> Value:
@@ -439,7 +440,7 @@ def _eigh_jvp(tangents: tuple[Value], ans: tuple[Value, Value], a: Value, *, low
     change = elementwise.add(below, adjoint(below))
     inside = matrix_product(adjoint(vectors), matrix_product(change, vectors))
     turn = elementwise.chain_mul(inside, of_type(inverse_differences(values), vectors))
-    turn = elementwise.add(turn, of_type(_lost_turns(values, inside), vectors))
+    turn = elementwise.add(turn, of_type(_undetermined_tangents(values, inside), vectors))
     return matrix_product(vectors, turn), elementwise.real(diagonal(inside))
 
 
@@ -454,7 +455,7 @@ def _eigh_vjp(g: tuple[Cotangent, Cotangent], ans: tuple[Value, Value], a: Value
         turn = matrix_product(transposed(vectors), by_vectors)
         parts.append(elementwise.chain_mul(turn, of_type(inverse_differences(values), vectors)))
     if by_values is not None and by_vectors is not None:
-        parts.append(of_type(_lost_cotangents(values, by_values, has_phases=False), vectors))
+        parts.append(of_type(_undetermined_cotangents(values, by_values, has_phases=False), vectors))
     inside = reduce(elementwise.add, parts)
     whole = matrix_product(elementwise.conj(vectors), matrix_product(inside, transposed(vectors)))
     return (halved(elementwise.add(whole, adjoint(whole))),)
@@ -528,7 +529,7 @@ class _Spectrum(NamedTuple):
 
     def outside(self, x: Value, counts: Value) -> Value:
         """x S^-1 of what is outside of the vectors, where that is determined."""
-        lost = _lost(columns_of(_is_zero(self.inverse), x.shape[-2]), elementwise.abs_(counts))
+        lost = _undetermined(columns_of(_is_zero(self.inverse), x.shape[-2]), elementwise.abs_(counts))
         return elementwise.add(self.over(x), of_type(lost, x))
 
 
@@ -552,7 +553,9 @@ def _svd_jvp(tangents: tuple[Value], ans: tuple[Value, Value, Value], a: Value, 
     scaled, other = x.times(inside), adjoint(x.times(adjoint(inside)))  # C S and S C
     to_u = elementwise.chain_mul(elementwise.add(scaled, adjoint(scaled)), x.ratio)
     to_v = elementwise.chain_mul(elementwise.add(other, adjoint(other)), x.ratio)
-    lost = elementwise.add(_lost_turns(ans[1], inside), _lost(_zero_pairs(ans[1]), elementwise.abs_(_skew(inside))))
+    lost = elementwise.add(
+        _undetermined_tangents(ans[1], inside), _undetermined(_zero_pairs(ans[1]), elementwise.abs_(_skew(inside)))
+    )
     lost = of_type(lost, inside)
     du = matrix_product(x.u, elementwise.add(elementwise.add(to_u, lost), _phases(x, inside)))
     dv = matrix_product(x.v, elementwise.add(to_v, lost))
@@ -580,7 +583,7 @@ def _svd_vjp(
         values = elementwise.mul(rows_of(of_type(by_s, x.u), x.s.shape[-1]), identity(x.s))
         if by_u is None and by_vh is None:
             return (matrix_product(elementwise.conj(x.u), matrix_product(values, transposed(x.v))),)
-        lost = _lost_cotangents(ans[1], by_s, elementwise.is_complex(x.u))
+        lost = _undetermined_cotangents(ans[1], by_s, elementwise.is_complex(x.u))
         values = elementwise.add(values, of_type(lost, x.u))
     by_u = elementwise.zeros_like(x.u) if by_u is None else by_u
     by_v = elementwise.zeros_like(x.v) if by_vh is None else adjoint(by_vh)

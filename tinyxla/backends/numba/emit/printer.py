@@ -296,7 +296,8 @@ class _Printer:
 
     def _is_long(self, use: _Use) -> bool:
         """Whether inlining a function makes a kernel too long for LLVM. In straight-line code nothing is vectorized, so
-        a call costs less than the operation; in loops of few iterations some of LLVM's passes are quadratic."""
+        a call costs less than the operation; in loops of few iterations some of LLVM's passes are quadratic. A
+        function of vectors is called if it is repeated, since nothing remains to be vectorized."""
         if use.function.result.startswith("<"):
             is_repeated = use.times > _ALWAYS_INLINED_CALLS
             return is_repeated and use.times * use.function.text.count("\n") > _MAX_INLINED_LINES
