@@ -60,7 +60,7 @@ class _MatrixUnit:
             engine.define_symbol(f"test_{name}", ctypes.cast(callback, ctypes.c_void_p).value or 0)
         text = print_llvm(kernel, "kernel").replace("@llvm.x86.", "@test_")
         function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
-            engine.compile_llvm(text, ["kernel"], is_optimized=True)["kernel"]
+            engine.start_llvm(text, ["kernel"], {})()["kernel"]
         )
         table = np.array([*(x.ctypes.data for x in arrays), *parameters], np.int64)
         function(table.ctypes.data, 0, 1)

@@ -1,4 +1,4 @@
-"""Loops that carry hundreds of scalars: long straight-line code, which is compiled with LLVM switches of its own."""
+"""Loops that carry hundreds of scalars: long straight-line code."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal as Choice
 
-from tinyxla.compiler.costs import INTERLEAVED, LINE_BYTES, MAX_INSTRUCTIONS, MAX_UNROLLED
+from tinyxla.compiler.costs import INTERLEAVED, LINE_BYTES, MAX_UNROLLED
 from tinyxla.loopir.ir.affine import WIDE, stride_of
 from tinyxla.loopir.ir.loop_ir import (
     INDEX,
@@ -69,7 +69,6 @@ _NEUTRAL = {  # the elements that reductions begin with which may not combine th
 }
 _SHORT_BODY, _LONG_BODY = 8, 24  # work in additions up to which four vectors of a reduction are interleaved, and two
 _UNROLLED_WORK = 200  # of a loop over scratch memory that is unrolled
-_MAX_STATEMENTS = MAX_INSTRUCTIONS // 4  # of a loop; longer ones are compiled with other options
 
 
 def are_vectorizable(statements: Sequence[Statement], vector_bytes: int, has_masks: bool) -> bool:
@@ -94,7 +93,7 @@ def _is_outer(loop: Loop) -> bool:
 def _is_vectorizable(loop: Loop, vector_bytes: int, has_masks: bool) -> bool:
     count, lanes = loop.trip_count, _max_lanes(loop, vector_bytes)
     is_short = count is not None and count < (min(lanes, MAX_UNROLLED + 1) if has_masks else lanes)
-    return not is_short and len(loop.body) < _MAX_STATEMENTS and kinds_of(loop) is not None
+    return not is_short and kinds_of(loop) is not None
 
 
 def _max_lanes(loop: Loop, vector_bytes: int) -> int:

@@ -62,23 +62,17 @@ from tinyxla.runtime.threads import Task, get_num_threads
 from tinyxla.scalar_math import elementary
 from tinyxla.tracing.config import config
 
-_LLVM_OPTIONS = {  # values of the option sets: LLVM's defaults, fast compilation, long straight-line code
-    "enable-epilogue-vectorization": ("true", "false", "false"),
-    "disable-lsr": ("false", "true", "true"),
-    "dag-maps-huge-region": ("1000", "200", "200"),
-    "pre-RA-sched": ("default", "default", "fast"),
-    "slp-schedule-budget": ("100000", "300", "300"),
+_LLVM_OPTIONS = {  # LLVM's defaults, and the values for fast compilation
+    "enable-epilogue-vectorization": ("true", "false"),
+    "disable-lsr": ("false", "true"),
+    "dag-maps-huge-region": ("1000", "200"),
+    "slp-schedule-budget": ("100000", "300"),
 }
 _LLVM_VERSIONS = range(14, 23)  # that know these options
 _MIN_CARRIED_ARRAY = 16  # loop-carried values from which on a loop carries an array, element by element
 _MIN_CARRIED_STRAIGHT_LINE = 96  # loop-carried values from which on nearly all of them are spilled
 _ERRORS = (UnsupportedKernel, LLVMError)  # of a unit; others may come from outside, such as from a signal handler
-_OptionSet = Literal["default", "fast", "straight-line"]
-_WITH_STRAIGHT_LINE_OPTIONS: tuple[str, ...] = ("straight-line", "long")
-_OPTION_SETS: tuple[_OptionSet, ...] = ("default", "fast", "straight-line")
-_Pipeline = Literal[
-    "calls", "final", "inline", "scalar", "vectors", "straight-line", "long", "loops", "slp"
-]  # which passes run; see `_optimize`
+_Pipeline = Literal["calls", "final", "inline", "straight-line", "vectors", "loops", "slp"]  # see `_optimize`
 _EMITTERS = (  # the modules that decide which code a kernel becomes
     costs,
     fingerprint,
@@ -138,7 +132,7 @@ _queue: deque[_Unit] = deque()  # units in flight that no thread compiles yet
 _tasks: list[Task] = []  # compiling threads
 _machines: list[_TargetMachines] = []  # in use by no thread
 _info = CacheInfo()
-_option_set: _OptionSet | None = "default"  # of LLVM now; None after an interrupted change
+_is_fast: bool | None = False  # whether LLVM has the options for fast compilation; None after an interrupted change
 _is_held_for_fork = False
 
 
@@ -242,11 +236,11 @@ def _pipeline(statements: Sequence[Statement], is_builtin: bool, is_scalar: bool
     if is_builtin and _is_explicitly_vectorized(statements):
         return "inline"
     if is_scalar and all(_iterations(x.body) <= MAX_UNROLLED for x in statements if isinstance(x, Loop)):
-        return "scalar"
+        return "straight-line"
     if "vectorize-loops" not in config.disabled_passes and are_vectorizable(statements, vector_bytes(), has_masks()):
         return "vectors"
     if not _carries_many_values(statements):
-        return "long" if _has_long_body(statements) else "loops"
+        return "loops"
     is_long = _length(statements) >= costs.MAX_INSTRUCTIONS // 2 and _is_explicitly_vectorized(statements)
     return "straight-line" if is_long or _is_straight_line(statements) else "slp"
 
@@ -265,12 +259,6 @@ def _iterations(statements: Sequence[Statement]) -> float:
 def _length(statements: Sequence[Statement]) -> int:
     """The number of statements, those of loops included."""
     return len(statements) + sum(_length(x.body) for x in statements if isinstance(x, Loop))
-
-
-def _has_long_body(statements: Sequence[Statement]) -> bool:
-    """Whether an innermost loop has very many statements."""
-    loops = [x for x in statements if isinstance(x, Loop)]
-    return len(statements) >= costs.MAX_INSTRUCTIONS // 4 or any(_has_long_body(x.body) for x in loops)
 
 
 def _is_straight_line(statements: Sequence[Statement]) -> bool:
@@ -306,20 +294,26 @@ def _only_calls_routines(statements: Sequence[Statement]) -> bool:
     return calls
 
 
-def compile_llvm(text: str, names: Sequence[str], is_optimized: bool = False, is_cold: bool = False) -> dict[str, int]:
+def compile_llvm(text: str, names: Sequence[str], is_cold: bool = False) -> dict[str, int]:
     """Compile LLVM text (with the macros of `llvm_templates`); returns the addresses of its functions `names`.
 
-    Text that `is_optimized` by hand skips LLVM's passes. Of text that `is_cold` few instructions are executed: it is
-    compiled without optimization. The code is kept on disk: the text must not contain addresses of this process. An
-    external function that the process does not have is an `UnsupportedKernel`, which names it.
+    Of text that `is_cold` few instructions are executed: it is compiled without optimization. The code is kept on disk:
+    the text must not contain addresses of this process. An external function that the process does not have is an
+    `UnsupportedKernel`, which names it.
     """
-    return dict(_wait_for(_submit(_module(text, names, is_optimized, is_cold))))
+    return dict(_wait_for(_submit(_module(text, names, is_cold=is_cold))))
+
+
+def start_function(text: str, name: str, is_cold: bool = False) -> Callable[[], int]:
+    """Queue LLVM text; returns a function that waits for the address of its function `name`. See `compile_llvm`."""
+    in_flight = _submit(_module(text, [name], is_cold=is_cold))
+    return lambda: _wait_for(in_flight)[name]
 
 
 def start_llvm(text: str, names: Sequence[str], symbols: Mapping[str, str]) -> Callable[[], Mapping[str, int]]:
     """Queue LLVM text, optimized by hand, and let a thread compile it meanwhile; returns a function that waits for the
     addresses of its functions `names`. `symbols` are those under which other native code calls some of them."""
-    unit = _module(text, names, is_optimized=True, is_cold=False)
+    unit = _module(text, names, is_optimized=True)
     unit.symbols = symbols
     in_flight = _submit(unit)
     with _lock:
@@ -338,7 +332,7 @@ def define_kernel(symbol: str, kernel: Kernel, is_cold: bool = False) -> None:
     _submit(_Unit(key, ["kernel"], text, pipeline, {"kernel": symbol}))
 
 
-def _module(text: str, names: Sequence[str], is_optimized: bool, is_cold: bool) -> _Unit:
+def _module(text: str, names: Sequence[str], is_optimized: bool = False, is_cold: bool = False) -> _Unit:
     pipeline: _Pipeline = "calls" if is_cold else "final" if is_optimized else "loops"
     key = _key(_emission_version(), text, *names, pipeline)
 
@@ -389,11 +383,9 @@ def _submit(unit: _Unit) -> _Unit:
             _count(disk_hits=1)
             return unit
         _compiler()
-        _set_options("fast")
+        _set_fast_options(True)
         _in_flight[unit.key] = unit
         _count(compilations=1)
-        if unit.pipeline in _WITH_STRAIGHT_LINE_OPTIONS:  # which `_finish_all` compiles with other switches
-            return unit
         if unit.pipeline in ("loops", "slp"):  # what takes longest goes first, lest a thread waits in the end
             _queue.appendleft(unit)
         else:
@@ -423,18 +415,12 @@ def _finish_all() -> None:
     """Compile all queued units, and load all units in flight, those that define symbols first."""
     _start_tasks(min(get_num_threads(), len(_queue)))
     _join()
-    straight = [unit for unit in _unfinished() if unit.pipeline in _WITH_STRAIGHT_LINE_OPTIONS]
-    if straight:
-        _set_options("straight-line")
-        _queue.extend(straight)
-        _start_tasks(min(get_num_threads(), len(_queue)))
-        _join()
-    remaining = _unfinished()
+    remaining = [unit for unit in _in_flight.values() if unit.code is None and unit.error is None]
     if remaining:  # there was no thread, or an exception came between
-        _set_options("fast")
+        _set_fast_options(True)
         _queue.extend(remaining)
         _compile_waiting(_ERRORS)
-    _set_options("default")
+    _set_fast_options(False)
     units = sorted(_in_flight.values(), key=lambda unit: not unit.symbols)
     for unit in units:
         try:
@@ -445,10 +431,6 @@ def _finish_all() -> None:
     for unit in units:
         if unit.symbols and unit.error:
             raise _error(unit)
-
-
-def _unfinished() -> list[_Unit]:
-    return [unit for unit in _in_flight.values() if unit.code is None and unit.error is None]
 
 
 def _start_tasks(count: int) -> None:
@@ -518,17 +500,15 @@ def assembly(kernel: Kernel, is_builtin: bool = False, is_scalar: bool = False) 
 
 def _optimize(owner: Owner, text: str, pipeline: _Pipeline, machine: int) -> Compilation:
     """Run LLVM's passes on a text. `loops` is LLVM's level 2; `slp` adds the vectorizer of straight-line code, which
-    costs time and changes nothing in kernels that are loops. `vectors`, `inline`, `scalar` and `straight-line` only
-    inline and combine instructions: their loops are vectorized already, or there is no loop to gain from, or some of
-    LLVM's passes are quadratic in the length of a block. `calls` and `final` run none. `long` is `loops` with other
-    options (`_set_options`)."""
+    costs time and changes nothing in kernels that are loops. `vectors`, `inline` and `straight-line` only inline and
+    combine instructions: their loops are vectorized already, or there is no loop to gain from, or some of LLVM's passes
+    are quadratic in the length of a block. `calls` and `final` run none."""
     _, layout, triple = _compiler()
     compilation = Compilation(owner, text, layout, triple)
     if pipeline == "inline":
         compilation.inline(machine)
-    elif pipeline in ("scalar", "vectors", "straight-line"):
+    elif pipeline in ("vectors", "straight-line"):
         compilation.inline(machine, straight=True)
-
     elif pipeline not in ("calls", "final"):
         compilation.optimize(machine, slp_vectorization=pipeline == "slp")
     return compilation
@@ -539,37 +519,32 @@ def _inspect(text: str, pipeline: _Pipeline, look: Callable[[Compilation, int], 
     owner, machine = Owner(), _compiler()[0]
     with _lock:
         _finish_all()
-        _set_options("straight-line" if pipeline in _WITH_STRAIGHT_LINE_OPTIONS else "fast")
+        _set_fast_options(True)
         try:
             return look(_optimize(owner, text, pipeline, machine), machine)
         finally:
             owner.close()
-            _set_options("default")
+            _set_fast_options(False)
 
 
-def _set_options(mode: _OptionSet) -> None:
-    """Set LLVM's options, which are those of the whole process, to one of the option sets.
+def _set_fast_options(is_fast: bool) -> None:
+    """Set LLVM's options, which are those of the whole process, for fast compilation, or set them back.
 
-    `fast` leaves out a third of LLVM's work that makes no kernel faster: a second vector loop of narrower vectors
+    Fast compilation leaves out a third of LLVM's work that makes no kernel faster: a second vector loop of narrower vectors
     (epilogue vectorization), loop strength reduction, long searches of the SLP vectorizer, and dependences between all
-    pairs of hundreds of memory accesses, whose number is quadratic. `straight-line` also chooses another list scheduler
-    for instruction selection: the default one is quadratic in the length of a block, and the machine scheduler runs
-    after it anyway. (LLVM's `linearize` scheduler is wrong: it may clobber the flags between a comparison and their
-    use.)
+    pairs of hundreds of memory accesses, whose number is quadratic.
 
     The options are set back when no unit is left. As LLVM ends the process for an unknown option, they are set in known
     versions alone.
     """
-    global _option_set
-    if mode == _option_set:
+    global _is_fast
+    if is_fast is _is_fast:
         return
-    before, _option_set = _option_set, None  # so it stays if an exception comes between
-    switches = _LLVM_OPTIONS if llvm.llvm_version_info[0] in _LLVM_VERSIONS else {}
-    for switch, values in switches.items():
-        value = values[_OPTION_SETS.index(mode)]
-        if before is None or value != values[_OPTION_SETS.index(before)]:
-            binding.set_option(f"-{switch}={value}")
-    _option_set = mode
+    _is_fast = None  # so it stays if an exception comes between
+    options = _LLVM_OPTIONS if llvm.llvm_version_info[0] in _LLVM_VERSIONS else {}
+    for option, values in options.items():
+        binding.set_option(f"-{option}={values[is_fast]}")
+    _is_fast = is_fast
 
 
 def _object_code(text: str, pipeline: _Pipeline, machines: _TargetMachines) -> tuple[list[str], bytes]:

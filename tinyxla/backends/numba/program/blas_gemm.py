@@ -24,7 +24,7 @@ from string import Template
 from typing import TYPE_CHECKING, Literal, cast
 
 from tinyxla.backends.numba.emit.llvm_templates import load_words
-from tinyxla.backends.numba.jit.engine import compile_kernel, compile_llvm, define_symbol
+from tinyxla.backends.numba.jit.engine import compile_llvm, define_symbol, start_function, start_kernel
 from tinyxla.backends.numba.runtime.blas_symbols import GUARD, guard, guard_address, routine
 from tinyxla.compiler.costs import CHUNK_OPS
 from tinyxla.hlo import Instruction
@@ -55,7 +55,7 @@ class MatmulStep:
     """A GEMM kernel with its constants; `append` makes it a step of a schedule."""
 
     name: str  # of the method
-    kernel: int
+    kernel: Callable[[], int]  # waits for its address
     order: tuple[int, int, int]  # positions of the kernel's operands in (a, b, c)
     constants: tuple[int, ...]
     extent: int
@@ -134,7 +134,7 @@ def _row_gemv_step(p: GemmProblem) -> MatmulStep:
     """The step of a batch of small matrix-vector products with contiguous rows."""
     x = as_gemv(p)
     constants = (*x.batch_strides, p.result.batch, x.leading_dimension, 1, 1)
-    kernel = _compiled_row(p.types[2], x.length, p.k)
+    kernel = _start_row(p.types[2], x.length, p.k)
     return MatmulStep("row_gemv", kernel, x.order, constants, p.batch, _parallel_grain(p))
 
 
@@ -143,7 +143,7 @@ def _column_gemv_step(p: GemmProblem) -> MatmulStep:
     x = as_gemv(p)
     matrix, vector, result = x.order
     constants = (x.batch_strides[1], x.batch_strides[0], p.result.batch, x.stride_x, x.leading_dimension, 1)
-    kernel = compiled_small(p.types[2], 1, x.length, p.k, True, False)
+    kernel = start_small(p.types[2], 1, x.length, p.k, True, False)
     return MatmulStep("column_gemv", kernel, (vector, matrix, result), constants, p.batch, _parallel_grain(p))
 
 
@@ -166,7 +166,7 @@ def _gemv_step(p: GemmProblem) -> MatmulStep:
 
 def _small_gemm_step(p: GemmProblem) -> MatmulStep:
     """The step of a batch of small GEMMs."""
-    kernel = compiled_small(p.types[2], p.m, p.n, p.k, not p.left.row_major, not p.right.row_major)
+    kernel = start_small(p.types[2], p.m, p.n, p.k, not p.left.row_major, not p.right.row_major)
     return MatmulStep("small_gemm", kernel, (0, 1, 2), _strides(p), p.batch, _parallel_grain(p))
 
 
@@ -186,15 +186,15 @@ def _blas_type(p: GemmProblem) -> ElementType:
 
 
 @functools.cache
-def compiled_small(type: str, m: int, n: int, k: int, transpose_a: bool, transpose_b: bool) -> int:
-    """The address of a batched small GEMM (`small_kernel`)."""
-    return compile_kernel(small_kernel(type, m, n, k, transpose_a, transpose_b), is_builtin=True)
+def start_small(type: str, m: int, n: int, k: int, transpose_a: bool, transpose_b: bool) -> Callable[[], int]:
+    """Queue a batched small GEMM (`small_kernel`) for compilation; returns a function that waits for its address."""
+    return start_kernel(small_kernel(type, m, n, k, transpose_a, transpose_b), is_builtin=True)
 
 
 @functools.cache
-def _compiled_row(type: str, m: int, k: int) -> int:
-    """The address of a batch of small matrix-vector products (`row_kernel`)."""
-    return compile_kernel(row_kernel(type, m, k), is_builtin=True)
+def _start_row(type: str, m: int, k: int) -> Callable[[], int]:
+    """The same for a batch of small matrix-vector products (`row_kernel`)."""
+    return start_kernel(row_kernel(type, m, k), is_builtin=True)
 
 
 def _blas_address(type: ElementType, name: str) -> int:
@@ -318,30 +318,30 @@ def gemm_step_of(x: Instruction, runs: int) -> MatmulStep:
     return gemm_step(p, runs)
 
 
-def _compile(
+def _start(
     text: Template, type: ElementType, routine: str, pointers: str, integers: str, flags: str, by_reference: str
-) -> int:
-    """The kernel whose table has pointers, integers, the routine's address and the guard's. GEMM takes long beside the
+) -> Callable[[], int]:
+    """Queue the kernel whose table has pointers, integers, the routine's address and the guard's. GEMM takes long beside the
     instructions around it, which need little optimization."""
     words = [*pointers.split(), *integers.split(), routine, "guard"]
     loads = load_words("table", words, f"{pointers} {routine} guard")
     prologue = "\n".join([loads, _by_reference(by_reference), _alpha_beta(type), _transpose_flags(flags)])
     module = GUARD + text.substitute(element=_element(type), prologue=prologue)
-    return compile_llvm(module, ("product",), is_cold=text is _GEMM)["product"]
+    return start_function(module, "product", is_cold=text is _GEMM)
 
 
 @functools.cache
-def _gemm_kernel(type: ElementType) -> int:
+def _gemm_kernel(type: ElementType) -> Callable[[], int]:
     """The kernel of BLAS GEMMs of a type."""
     integers = "m n k transpose_a transpose_b step_a step_b step_c lda ldb ldc rows columns column_tiles tiles"
-    return _compile(_GEMM, type, "gemm", "a b c", integers, "a b", "k lda ldb ldc")
+    return _start(_GEMM, type, "gemm", "a b c", integers, "a b", "k lda ldb ldc")
 
 
 @functools.cache
-def _gemv_kernel(type: ElementType) -> int:
+def _gemv_kernel(type: ElementType) -> Callable[[], int]:
     """The kernel of BLAS GEMVs of a type."""
     integers = "length k transpose_a batch_stride_matrix batch_stride_x batch_stride_y lda stride_x stride_y rows tiles"
-    return _compile(_GEMV, type, "gemv", "matrix x y", integers, "a", "k lda stride_x stride_y")
+    return _start(_GEMV, type, "gemv", "matrix x y", integers, "a", "k lda stride_x stride_y")
 
 
 # GEMM inside kernels of the loop IR: a function that they call by name.

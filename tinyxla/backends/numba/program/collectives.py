@@ -8,12 +8,12 @@ words of the step. So one object file on disk serves all programs and processes.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from string import Template
 from typing import TypeGuard
 
 from tinyxla.backends.numba.emit.llvm_templates import load_words
-from tinyxla.backends.numba.jit.engine import compile_llvm
+from tinyxla.backends.numba.jit.engine import start_function
 from tinyxla.backends.numba.runtime.bytecode import Schedule
 from tinyxla.compiler.fusion.plan import Collective, CollectiveDone, CollectiveStart
 from tinyxla.compiler.schedule.blocks import Block, Work, inner_blocks
@@ -251,8 +251,8 @@ _POINTERS = "operand result routine waits in_place communicator status request r
 
 
 @functools.cache
-def _glue(kind: str, handle_bytes: int) -> int:
-    """The address of the code for a kind of exchange, where handles have so many bytes."""
+def _glue(kind: str, handle_bytes: int) -> Callable[[], int]:
+    """Queue the code for a kind of exchange, where handles have so many bytes."""
     arguments, narrowed = _arguments(ROUTINES[kind], handle_bytes)
     text = _GLUE.substitute(
         NAME="glue",
@@ -261,12 +261,12 @@ def _glue(kind: str, handle_bytes: int) -> int:
         ARGUMENTS=arguments,
         MAX_COUNT=MAX_COUNT,
     )
-    return compile_llvm(text, ["glue"], is_cold=True)["glue"]
+    return start_function(text, "glue", is_cold=True)
 
 
 @functools.cache
-def _start(kind: str, handle_bytes: int) -> int:
-    """The address of the code that starts a kind of exchange."""
+def _start(kind: str, handle_bytes: int) -> Callable[[], int]:
+    """Queue the code that starts a kind of exchange."""
     calls: list[str] = []
     narrowed: dict[str, None] = {}
     for k, routine in enumerate(STARTING_ROUTINES[kind]):
@@ -279,23 +279,23 @@ def _start(kind: str, handle_bytes: int) -> int:
         NARROWED="\n".join(narrowed),
         CALLS="\n".join(calls),
     )
-    return compile_llvm(text, ["start"], is_cold=True)["start"]
+    return start_function(text, "start", is_cold=True)
 
 
 @functools.cache
-def _done(requests: int) -> int:
-    """The address of the code that waits for so many requests."""
+def _done(requests: int) -> Callable[[], int]:
+    """Queue the code that waits for so many requests."""
     names = [*_WAITING, *(f"request{k}" for k in range(requests))]
     calls = [f"  %error{k} = call i32 %routine(ptr %request{k}, ptr %status)" for k in range(requests)]
     text = _DONE.substitute(WORDS=load_words("table", names, _POINTERS), CALLS="\n".join(calls))
-    return compile_llvm(text, ["done"], is_cold=True)["done"]
+    return start_function(text, "done", is_cold=True)
 
 
 @functools.cache
-def _progress() -> int:
-    """The address of the code that lets MPI progress."""
+def _progress() -> Callable[[], int]:
+    """Queue the code that lets MPI progress."""
     text = _PROGRESS.substitute(WORDS=load_words("table", _PROGRESSING, _POINTERS))
-    return compile_llvm(text, ["progress"], is_cold=True)["progress"]
+    return start_function(text, "progress", is_cold=True)
 
 
 def _arguments(routine: Routine, handle_bytes: int) -> tuple[str, dict[str, None]]:

@@ -12,7 +12,7 @@ from string import Template
 
 import numpy as np
 
-from tinyxla.backends.numba.jit.engine import compile_kernel, compile_llvm
+from tinyxla.backends.numba.jit.engine import compile_kernel, start_function
 from tinyxla.backends.numba.runtime.bytecode import Schedule, launch
 from tinyxla.compiler.costs import L2_BYTES
 from tinyxla.compiler.report import Machine
@@ -109,7 +109,7 @@ def _operations(threads: int) -> float:
         TYPE=f"v{width}f32",
         LAST=_ACCUMULATORS - 1,
     )
-    kernel = compile_llvm(text, ["fused"])["fused"]
+    kernel = start_function(text, "fused")()
     result = np.zeros(threads * width, np.float32)
     return 2 * width * _ACCUMULATORS * iterations * threads / _seconds(kernel, [result], threads)
 

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from string import Template
 
-from tinyxla.backends.numba.jit.engine import compile_llvm, define_symbol, function_address
+from tinyxla.backends.numba.jit.engine import compile_llvm, define_symbol, function_address, start_function
 from tinyxla.loopir.blas_library import address_of, extension, library_routine, openblas
 from tinyxla.loopir.ir.routines import routine_symbol
 
@@ -46,17 +46,16 @@ class Guard:
         self.words = (ctypes.c_int64 * 5)(0, 0, 0, get_threads, set_threads)
         self.address = ctypes.addressof(self.words)
         self._set_threads = ctypes.CFUNCTYPE(None, ctypes.c_int)(set_threads)
-        self._hold = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(
-            compile_llvm(_HOLD, ("hold",), is_cold=True)["hold"]
-        )
+        self._hold = start_function(_HOLD, "hold", is_cold=True)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self._close, after_in_parent=self._open, after_in_child=self._reset)
 
     def _close(self) -> None:
         deadline = time.monotonic() + _FORK_TIMEOUT
         try:
+            hold = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(self._hold())
             while self.words[0] != _LOCKED_FOR_FORK and time.monotonic() < deadline:
-                if not self._hold(self.address):
+                if not hold(self.address):
                     time.sleep(1e-4)
         except BaseException:  # from a signal handler: Python reports it, and forks nevertheless
             self._close()
