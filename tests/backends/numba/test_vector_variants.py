@@ -180,3 +180,20 @@ def test_functions_of_variants_have_names_of_their_own() -> None:
     text = vector_variants.callable_function(usual.name, usual.text, usual.registers, [8], fast.text)
     defined = re.findall(r"^define .*@([\w.]+)\(", text, re.MULTILINE)
     assert len(defined) == len({*defined, fast.name}) - 1
+
+
+def test_short_functions_of_vectors_are_inlined_however_often_they_are_repeated() -> None:
+    """All vector registers are spilled before a call, so that shifts would take several times as long."""
+
+    def hashed(x: Any) -> Any:
+        for k in range(60):
+            x = (x ^ (x << 3)) + (x >> 5) * k
+        return x
+
+    x = np.arange(1000, dtype=np.int32)
+    (kernel,) = tx.jit(hashed).lower(x).compile().kernels
+    assert "@shift-left" in kernel.llvm
+    assert "shift-left" not in kernel.assembly
+    with tx.disable_jit():
+        expected = np.asarray(hashed(tx.numpy.asarray(x)))
+    np.testing.assert_array_equal(np.asarray(tx.jit(hashed)(x)), expected)

@@ -103,6 +103,7 @@ _MAX_UNROLLED_BY_LLVM = LONG_ROW  # iterations up to which LLVM's unroller runs 
 _LONG_BODY_LINES = 45  # of functions in a loop whose latency two interleaved vectors hide
 _ALWAYS_INLINED_CALLS = 3  # of a function in a kernel
 _MAX_INLINED_LINES = 200  # of the text of all calls of a function in a kernel
+_SHORT_FUNCTION_LINES = 16  # of a function of vectors that takes less than a call, before which all vectors are spilled
 _MAX_STRAIGHT_LINES = 2000  # the same where nothing is vectorized,
 _MAX_VECTORIZED_LINES = 5000  # and in loops of fewer iterations than a vector has elements
 _ITERATIONS_PER_POLL = PARALLEL_CHUNK_ELEMENTS
@@ -297,10 +298,10 @@ class _Printer:
     def _is_long(self, use: _Use) -> bool:
         """Whether inlining a function makes a kernel too long for LLVM. In straight-line code nothing is vectorized, so
         a call costs less than the operation; in loops of few iterations some of LLVM's passes are quadratic. A
-        function of vectors is called if it is repeated, since nothing remains to be vectorized."""
+        function of vectors is called if it is repeated and not short, since nothing remains to be vectorized."""
         if use.function.result.startswith("<"):
-            is_repeated = use.times > _ALWAYS_INLINED_CALLS
-            return is_repeated and use.times * use.function.text.count("\n") > _MAX_INLINED_LINES
+            lines, is_repeated = use.function.text.count("\n"), use.times > _ALWAYS_INLINED_CALLS
+            return is_repeated and lines > _SHORT_FUNCTION_LINES and use.times * lines > _MAX_INLINED_LINES
         most = _MAX_STRAIGHT_LINES if use.iterations == 1 else _MAX_VECTORIZED_LINES
         return use.iterations < VECTOR_ELEMENTS and use.times * use.function.text.count("\n") > most
 
