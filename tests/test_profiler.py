@@ -15,7 +15,9 @@ import tinyxla as tx
 import tinyxla.numpy as jnp
 from tinyxla import errors, lax, profiler
 from tinyxla.backends import compile_module
-from tinyxla.compiler.report import Cost, Machine, amount, duration, table
+from tinyxla.compiler.report import Machine, table
+from tinyxla.compiler.step_costs import Cost
+from tinyxla.util.wording import amount, duration
 
 pytestmark = pytest.mark.llvm  # plans and steps of compiled programs
 

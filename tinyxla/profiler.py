@@ -29,10 +29,11 @@ import numpy as np
 from tinyxla.api.jit import observe
 from tinyxla.backends import Executable
 from tinyxla.backends.clock import now
-from tinyxla.compiler.report import Bound, Cost, Machine, Report, StepInfo, duration, table
+from tinyxla.compiler.report import Bound, Machine, Report, StepInfo, table
+from tinyxla.compiler.step_costs import Cost
 from tinyxla.errors import ArgumentError, ProfilerError
 from tinyxla.runtime.threads import get_num_threads
-from tinyxla.util.wording import counted
+from tinyxla.util.wording import counted, duration
 
 __all__ = [
     "LineTime",

@@ -8,7 +8,7 @@ import pytest
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
-from tinyxla.compiler.report import Cost, ProcessCost
+from tinyxla.compiler.step_costs import Cost, ProcessCost
 from tinyxla.distributed.scaling import Network, Prediction, Processor, collective, predict
 from tinyxla.errors import ArgumentError
 from tinyxla.ops.distributed.communication import ALGORITHMS, Communication

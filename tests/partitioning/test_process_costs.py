@@ -12,9 +12,9 @@ import tinyxla.numpy as jnp
 from tinyxla import lax
 from tinyxla.compiler.fusion.plan import Collective, CollectiveDone, CollectiveStart
 from tinyxla.compiler.pipeline import compile_program
-from tinyxla.compiler.report import Cost
 from tinyxla.compiler.schedule.blocks import Step
 from tinyxla.compiler.schedule.costs import communication_of_step, cost_of_step
+from tinyxla.compiler.step_costs import Cost
 from tinyxla.errors import ArgumentError
 from tinyxla.ops.distributed import exchanges
 from tinyxla.ops.distributed.communication import Communication, communication_by

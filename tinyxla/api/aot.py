@@ -21,7 +21,8 @@ from tinyxla.util.wording import counted
 
 if TYPE_CHECKING:
     from tinyxla.api.programs import Program
-    from tinyxla.compiler.report import Machine, ProcessCost, Report
+    from tinyxla.compiler.report import Machine, Report
+    from tinyxla.compiler.step_costs import ProcessCost
     from tinyxla.profiler import Profile
 
 

@@ -45,7 +45,7 @@ from tinyxla.transforms import call
 from tinyxla.transforms.computations import run
 
 if TYPE_CHECKING:
-    from tinyxla.compiler.report import ProcessCost
+    from tinyxla.compiler.step_costs import ProcessCost
 
 
 class Program:

@@ -1,112 +1,14 @@
-"""Reports on compiled programs, for reading: the steps with their costs, kernels, and memory.
-
-Counting of bytes. A step reads an element of an argument from memory once per index of the outermost loop, if the
-elements that the step touches for that index fit into a cache of `costs.L2_BYTES` bytes; otherwise once per pass.
-Elements that the step has just written are cached. Temporaries within a step (rows, accumulators) are no memory
-traffic. If an index depends on data (gather, scatter), each access counts, up to the number of elements of the array.
-
-Counting of operations. A scalar operation of any element type counts one per iteration of the loops in which its
-operands change; index arithmetic counts nothing; a matrix product counts two per pair of factors. `exp`, `sin` and
-their like count separately, as `transcendentals`.
-"""
+"""Reports on compiled programs, for reading: the steps with their costs (`step_costs`), kernels, and memory."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
+from tinyxla.compiler.step_costs import CollectiveCost, Cost, ProcessCost, communication_text
 from tinyxla.errors import ArgumentError
 from tinyxla.ops.distributed.communication import Communication
-from tinyxla.util.wording import counted
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Bytes read from and written to memory, operations, and those that are transcendental functions.
-
-    >>> from tinyxla.distributed.scaling import Cost
-    >>> total = Cost(bytes_read=400, operations=100) + Cost(bytes_written=400)
-    >>> total.bytes, total.operations
-    (800, 100)
-    """
-
-    bytes_read: int = 0
-    bytes_written: int = 0
-    operations: int = 0
-    transcendentals: int = 0
-
-    @property
-    def bytes(self) -> int:
-        return self.bytes_read + self.bytes_written
-
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(
-            self.bytes_read + other.bytes_read,
-            self.bytes_written + other.bytes_written,
-            self.operations + other.operations,
-            self.transcendentals + other.transcendentals,
-        )
-
-    def __mul__(self, times: int) -> Cost:
-        return Cost(
-            self.bytes_read * times,
-            self.bytes_written * times,
-            self.operations * times,
-            self.transcendentals * times,
-        )
-
-    def __str__(self) -> str:
-        fields = [f"reads {amount(self.bytes_read, 'B')}", f"writes {amount(self.bytes_written, 'B')}"]
-        fields += [f"{amount(n)} {name}" for n, name in self._counts() if n]
-        return ", ".join(fields)
-
-    def _counts(self) -> list[tuple[int, str]]:
-        return [(self.operations, "operations"), (self.transcendentals, "transcendentals")]
-
-
-class CollectiveCost(NamedTuple):
-    """What a collective operation of a program costs a process.
-
-    Attributes:
-        name: the kind of operation.
-        among: among whom.
-        times: how often it runs in a call; 1 if that is not known before.
-        communication: of one run.
-    """
-
-    name: str
-    among: str
-    times: int
-    communication: Communication
-
-    def row(self) -> tuple[str, ...]:
-        sent, received = (amount(n * self.times, "B") for n in self.communication[:2])
-        return self.name, self.among, str(self.times), sent, received, str(self.communication.messages * self.times)
-
-
-class ProcessCost(NamedTuple):
-    """What a call of a program costs each of its processes.
-
-    Attributes:
-        processes: how many there are.
-        kernels: how many kernels and library calls run.
-        cost: what these read, write and compute.
-        communication: what the process sends and receives.
-        collectives: of which operations that is the sum.
-    """
-
-    processes: int
-    kernels: int
-    cost: Cost
-    communication: Communication
-    collectives: tuple[CollectiveCost, ...]
-
-
-def communication_text(x: Communication) -> str:
-    """What a process sends and receives: sends 4.2 MB in 12 messages, receives 4.2 MB."""
-    return f"sends {amount(x.sent, 'B')} in {counted(x.messages, 'message')}, receives {amount(x.received, 'B')}"
+from tinyxla.util.wording import amount, counted, duration
 
 
 @dataclass(frozen=True)
@@ -405,22 +307,6 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[i
         ).rstrip()
         for row in all_rows
     ]
-
-
-def amount(number: float, unit: str = "") -> str:
-    """A number with three digits and a prefix: 1.57 MB."""
-    if number < 1000:
-        return f"{number:.0f} {unit}".rstrip()
-    power = min(4, int(math.log10(number * 1.0005) // 3))
-    return f"{number / 1000**power:.3g} {' kMGT'[power]}{unit}"
-
-
-def duration(seconds: float) -> str:
-    """A time with three digits: 12.3 us."""
-    for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "us")):
-        if seconds * factor >= 0.9995:
-            return f"{seconds * factor:.3g} {unit}"
-    return f"{seconds * 1e9:.0f} ns"
 
 
 def _folded(words: Sequence[str], width: int) -> list[str]:

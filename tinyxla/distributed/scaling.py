@@ -21,9 +21,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tinyxla.api.aot import Lowered
-from tinyxla.compiler.report import Cost, ProcessCost, duration
+from tinyxla.compiler.step_costs import Cost, ProcessCost
 from tinyxla.errors import ArgumentError
 from tinyxla.ops.distributed.communication import ALGORITHMS, Communication, communication_by
+from tinyxla.util.wording import duration
 
 __all__ = ["Cost", "Network", "Prediction", "Processor", "collective", "predict"]
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.compiler.report import BufferInfo, Cost, Report, StepInfo
+from tinyxla.compiler.report import BufferInfo, Report, StepInfo
+from tinyxla.compiler.step_costs import Cost
 from tinyxla.hlo import Instruction, Module
 from tinyxla.ops import calls
 from tinyxla.ops.cost import bytes_of, operations_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tinyxla.compiler.costs import BYTES_PER_NANOSECOND, OPS_PER_NANOSECOND
 from tinyxla.compiler.fusion.plan import BlasCall, Collective, CollectiveDone, HostCall
-from tinyxla.compiler.report import CollectiveCost, Cost, ProcessCost
 from tinyxla.compiler.schedule.blocks import Block, Step, shape_of, walk_steps
+from tinyxla.compiler.step_costs import CollectiveCost, Cost, ProcessCost
 from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.loopir.passes.cost_model import kernel_cost
 from tinyxla.ops.cost import bytes_of, operations_of

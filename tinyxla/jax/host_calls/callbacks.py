@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import functools
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tinyxla import debug
 from tinyxla.api.callbacks import io_callback as _io_callback, pure_callback as _pure_callback
+from tinyxla.api.functions import ShapeDtypeStruct
 from tinyxla.errors import TinyxlaError
 from tinyxla.tracing import pytrees, wrap
 from tinyxla.tracing.core import state
@@ -72,3 +73,24 @@ def _reporting(function: Callable[..., Any], when_eager: bool = True) -> Callabl
 pure_callback = _reporting(_pure_callback)
 io_callback = _reporting(_io_callback)
 debug_callback = _reporting(debug.callback, when_eager=False)
+
+
+def emit_python_callback(
+    context: Any,
+    callback: Callable[..., Any],
+    token: Any,
+    operands: Sequence[Any],
+    operand_avals: Sequence[Any],
+    result_avals: Sequence[Any],
+    *,
+    has_side_effect: bool,
+    **ignored: Any,
+) -> tuple[list[Any], Any, None]:
+    """In a lowering rule: a call of a function of Python for NumPy's arrays, which gives a sequence of the results.
+
+    Returns:
+        The results, the token, and None: the program refers to the function itself.
+    """
+    structs = [ShapeDtypeStruct(aval.shape, aval.dtype) for aval in result_avals]
+    call: Any = io_callback if has_side_effect else pure_callback
+    return list(call(lambda *values: list(callback(*values)), structs, *operands)), token, None

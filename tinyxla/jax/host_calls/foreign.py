@@ -11,7 +11,6 @@ from typing import Any
 from tinyxla import ffi, numpy as jnp
 from tinyxla.api.functions import ShapeDtypeStruct
 from tinyxla.errors import ArgumentError, MissingPackageError
-from tinyxla.jax.host_calls.callbacks import io_callback, pure_callback
 from tinyxla.ops.movement import inverse_permutation
 
 
@@ -134,24 +133,3 @@ def ffi_lowering(call_target_name: str, **ignored: Any) -> Callable[..., list[An
         return list(found)
 
     return rule
-
-
-def emit_python_callback(
-    context: Any,
-    callback: Callable[..., Any],
-    token: Any,
-    operands: Sequence[Any],
-    operand_avals: Sequence[Any],
-    result_avals: Sequence[Any],
-    *,
-    has_side_effect: bool,
-    **ignored: Any,
-) -> tuple[list[Any], Any, None]:
-    """In a lowering rule: a call of a function of Python for NumPy's arrays, which gives a sequence of the results.
-
-    Returns:
-        The results, the token, and None: the program refers to the function itself.
-    """
-    structs = [ShapeDtypeStruct(aval.shape, aval.dtype) for aval in result_avals]
-    call: Any = io_callback if has_side_effect else pure_callback
-    return list(call(lambda *values: list(callback(*values)), structs, *operands)), token, None

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tinyxla.compiler.costs import L2_BYTES
-from tinyxla.compiler.report import Cost
+from tinyxla.compiler.step_costs import Cost
 from tinyxla.loopir.ir.loop_ir import (
     INDEX,
     Buffer as Memory,

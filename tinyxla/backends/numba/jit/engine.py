@@ -530,9 +530,9 @@ def _inspect(text: str, pipeline: _Pipeline, look: Callable[[Compilation, int], 
 def _set_fast_options(is_fast: bool) -> None:
     """Set LLVM's options, which are those of the whole process, for fast compilation, or set them back.
 
-    Fast compilation leaves out a third of LLVM's work that makes no kernel faster: a second vector loop of narrower vectors
-    (epilogue vectorization), loop strength reduction, long searches of the SLP vectorizer, and dependences between all
-    pairs of hundreds of memory accesses, whose number is quadratic.
+    Fast compilation leaves out a third of LLVM's work that makes no kernel faster: a second vector loop of narrower
+    vectors (epilogue vectorization), loop strength reduction, long searches of the SLP vectorizer, and dependences
+    between all pairs of hundreds of memory accesses, whose number is quadratic.
 
     The options are set back when no unit is left. As LLVM ends the process for an unknown option, they are set in known
     versions alone.

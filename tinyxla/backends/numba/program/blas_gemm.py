@@ -321,8 +321,8 @@ def gemm_step_of(x: Instruction, runs: int) -> MatmulStep:
 def _start(
     text: Template, type: ElementType, routine: str, pointers: str, integers: str, flags: str, by_reference: str
 ) -> Callable[[], int]:
-    """Queue the kernel whose table has pointers, integers, the routine's address and the guard's. GEMM takes long beside the
-    instructions around it, which need little optimization."""
+    """Queue the kernel whose table has pointers, integers, the routine's address and the guard's. GEMM takes long
+    beside the instructions around it, which need little optimization."""
     words = [*pointers.split(), *integers.split(), routine, "guard"]
     loads = load_words("table", words, f"{pointers} {routine} guard")
     prologue = "\n".join([loads, _by_reference(by_reference), _alpha_beta(type), _transpose_flags(flags)])

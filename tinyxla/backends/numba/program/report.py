@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tinyxla.compiler.costs import COSTLY_OPS
 from tinyxla.compiler.fusion.plan import BlasCall, Collective, CollectiveDone, CollectiveStart, HostCall, producer_of
-from tinyxla.compiler.report import BufferInfo, Cost, Report, StepInfo
+from tinyxla.compiler.report import BufferInfo, Report, StepInfo
 from tinyxla.compiler.schedule.blocks import (
     Block,
     ConcurrentBlocks,
@@ -23,6 +23,7 @@ from tinyxla.compiler.schedule.blocks import (
 )
 from tinyxla.compiler.schedule.costs import communication_of_step, cost_of_step
 from tinyxla.compiler.schedule.describe import accesses_of
+from tinyxla.compiler.step_costs import Cost
 from tinyxla.hlo import Instruction, Module
 from tinyxla.loopir.ir.schedule import loops_of, schedule_of
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage
