@@ -166,3 +166,18 @@ def test_another_value_of_a_closed_number_is_another_kernel() -> None:
     first, second = (specialization.generalize(rows(count, 0.5)) for count in (100, 101))
     assert kernel_fingerprint(first[0]) != kernel_fingerprint(second[0])
     assert first[1] == second[1] == []
+
+
+def test_elements_of_an_unrolled_program_are_computed_by_few_kernels() -> None:
+    def unrolled(x):
+        for i in range(1, 160):
+            x = x.at[i].set(x[i - 1] * 0.5 + x[i])
+        return x
+
+    x = np.linspace(1, 2, 200, dtype=np.float32)
+    expected = x.copy()
+    for i in range(1, 160):
+        expected[i] = expected[i - 1] * np.float32(0.5) + expected[i]
+    found = []
+    assert compilations(lambda: found.append(tx.jit(unrolled)(x))) < 80
+    np.testing.assert_allclose(np.asarray(found[0]), expected, rtol=1e-6)

@@ -1,11 +1,11 @@
 """Specialization policy: sizes in kernels as constants or as run-time parameters, so that kernels that differ in sizes
 only can share code.
 
-Numbers that may come from sizes are loop bounds; strides, bounds and divisors of indices; and the floats n and 1/n of
-means. Numbers whose value does not matter for speed are parameters from the beginning. The others make inner loops
-faster as constants, so each value gets its own code, until kernels that are otherwise equal have come with three
-values. A short loop with a parameter as its bound has a masked remainder for all values, since a scalar remainder would
-take longer than the vectors.
+Numbers that may come from sizes are loop bounds; strides, bounds and divisors of indices; the floats n and 1/n of
+means; and indices of single elements, of which an unrolled program has many. Numbers whose value does not matter for
+speed are parameters from the beginning. The others make inner loops faster as constants, so each value gets its own
+code, until kernels that are otherwise equal have come with three values. A short loop with a parameter as its bound has
+a masked remainder for all values, since a scalar remainder would take longer than the vectors.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ from tinyxla.loopir.ir.loop_ir import (
     Index,
     Kernel,
     Literal,
+    Load,
     Loop,
     Operand,
     Statement,
+    Store,
     Value,
     leaves_remainder,
     may_leave_remainder,
@@ -128,6 +130,9 @@ class _SizeRewriter:
     def _statement(self, x: Statement) -> Statement:
         if isinstance(x, Compute) and x.op in _ARITHMETIC:
             return replace(x, operands=tuple(self._operand(x, k) for k in range(len(x.operands))))
+        if isinstance(x, Load | Store) and isinstance(x.index, int) and x.buffer.size is None:
+            position = self._parameter_for(INDEX, x.index, True)
+            return x if position is None else replace(x, index=position)
         if not isinstance(x, Loop):
             return x
         outer, self._innermost = self._innermost, not any(isinstance(inner, Loop) for inner in x.body)
