@@ -580,3 +580,27 @@ def test_units_are_compiled_with_options_for_fast_compilation_which_are_set_back
     assert set(seen) == {True}
     assert engine._is_fast is False
     assert [x for x in options if "lsr" in x] == ["-disable-lsr=true", "-disable-lsr=false"]
+
+
+def test_equal_loops_of_the_same_lines_are_optimized_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loops of other lines are optimized by themselves, so that reports name these."""
+
+    def decay(x: Any) -> Any:
+        return lax.while_loop(lambda x: x.sum() > 1, lambda x: tx.numpy.sin(x) * 0.5, x)
+
+    def decay_elsewhere(x: Any) -> Any:
+        return lax.while_loop(lambda x: x.sum() > 1, lambda x: tx.numpy.sin(x) * 0.5, x)
+
+    def bodies_of(*loops: Any) -> int:
+        seen: list[Any] = []
+        run = pipeline._run_passes
+        with monkeypatch.context() as patch:
+            patch.setattr(pipeline, "_run_passes", lambda c, check: seen.append(c) or run(c, check))
+            x = np.ones(70, np.float32)
+            found = tx.jit(lambda x: [loop(x + k) for k, loop in enumerate(loops)])(x)
+        for k, y in enumerate(found):
+            with tx.disable_jit():
+                np.testing.assert_allclose(np.asarray(y), np.asarray(decay(tx.numpy.asarray(x + k))), rtol=1e-5)
+        return len(seen) - 1
+
+    assert (bodies_of(decay), bodies_of(decay, decay, decay), bodies_of(decay, decay_elsewhere)) == (2, 2, 4)

@@ -50,6 +50,7 @@ from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.loopir.passes.nontemporal_stores import use_nontemporal_stores
 from tinyxla.loopir.passes.pipeline_rows import prefetch_next_rows
 from tinyxla.loopir.passes.vectorize_loops import vectorized
+from tinyxla.shapes import AnyShape
 from tinyxla.text.op_names import with_inner
 from tinyxla.tracing.config import cached_by_options, config
 
@@ -210,6 +211,10 @@ def _planned(computation: Computation, check: Check | None) -> Plan:
     return state
 
 
+# Computations and what the passes made of them, by their number of instructions and the shape of their result.
+_Optimized = dict[tuple[int, AnyShape], list[tuple[Computation, Computation]]]
+
+
 def optimize(computation: Computation, check: Check | None = None) -> Computation:
     """Run the graph passes on a computation, then on the computations of its loops and branches, on each once;
     `check(name, computation)` is called after each pass on the first."""
@@ -235,17 +240,28 @@ def _with_origins(computation: Computation, copies: dict[int, Computation], scop
     return copies[id(computation)]
 
 
-def _optimized(
-    computation: Computation,
-    optimized: dict[int, tuple[Computation, Computation]],
-    check: Check | None = None,
-) -> Computation:
-    """`optimized` maps nested computations, by identity, to their results: several loops or branches may share one."""
-    entry = optimized.get(id(computation))
-    if entry is None:
-        result = _with_regions(_run_passes(computation, check), lambda inner: _optimized(inner, optimized))
-        entry = optimized[id(computation)] = (computation, result)
-    return entry[1]
+def _optimized(computation: Computation, known: _Optimized, check: Check | None = None) -> Computation:
+    """A computation after the passes, with those of its loops and branches. Several of these may share one, or have
+    equal ones of the same lines, such as the two phases of a sampler."""
+    alike = known.setdefault((len(computation.instructions), computation.root.shape), [])
+    for other, result in alike:
+        if other is computation or (other == computation and _have_same_lines(other, computation, set())):
+            return result
+    result = _with_regions(_run_passes(computation, check), lambda inner: _optimized(inner, known))
+    alike.append((computation, result))
+    return result
+
+
+def _have_same_lines(x: Computation, y: Computation, compared: set[tuple[int, int]]) -> bool:
+    """Whether equal computations were made by the same lines of the program, those of their loops and branches, too."""
+    if x is y or (id(x), id(y)) in compared:
+        return True
+    compared.add((id(x), id(y)))
+    return all(
+        a.source == b.source
+        and all(_have_same_lines(*pair, compared) for pair in zip(a.computations(), b.computations(), strict=True))
+        for a, b in zip(x.instructions, y.instructions, strict=True)
+    )
 
 
 def _run_passes(computation: Computation, check: Check | None) -> Computation:
