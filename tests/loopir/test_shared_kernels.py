@@ -9,6 +9,7 @@ import pytest
 
 import tinyxla as tx
 import tinyxla.numpy as jnp
+from tinyxla import lax
 from tinyxla.backends import compile_module
 from tinyxla.backends.numba.emit.printer import print_llvm
 from tinyxla.backends.numba.jit.engine import cache_info
@@ -16,6 +17,7 @@ from tinyxla.compiler.pipeline import compile_program
 from tinyxla.loopir.ir.fingerprint import kernel_fingerprint
 from tinyxla.loopir.ir.loop_ir import Builder, Kernel, Literal
 from tinyxla.loopir.ir.print_python import print_python
+from tinyxla.loopir.lower import equal_nests
 from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.loopir.passes import specialization
 
@@ -181,3 +183,24 @@ def test_elements_of_an_unrolled_program_are_computed_by_few_kernels() -> None:
     found = []
     assert compilations(lambda: found.append(tx.jit(unrolled)(x))) < 80
     np.testing.assert_allclose(np.asarray(found[0]), expected, rtol=1e-6)
+
+
+def test_equal_nests_of_two_loops_are_lowered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def loop(x):
+        return lax.fori_loop(0, 5, lambda i, y: jnp.sin(y) * 0.5 + jnp.cos(y).mean(), x)
+
+    def nests_of(count: int) -> int:
+        lowered = []
+        original = equal_nests.lower
+        with monkeypatch.context() as patch:
+            patch.setattr(equal_nests, "lower", lambda nest, *more: lowered.append(nest) or original(nest, *more))
+            tx.jit(lambda x: [loop(x[k]) for k in range(count)])(np.ones((count, 300), np.float32))
+        tx.clear_caches()
+        return len(lowered)
+
+    assert nests_of(4) == nests_of(2)
+    x = np.linspace(0, 1, 600, dtype=np.float32).reshape(2, 300)
+    found = tx.jit(lambda x: [loop(x[k]) for k in range(2)])(x)
+    for row, y in zip(x, found, strict=True):
+        with tx.disable_jit():
+            np.testing.assert_allclose(np.asarray(y), np.asarray(loop(jnp.asarray(row))), rtol=1e-5)

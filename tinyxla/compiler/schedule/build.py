@@ -11,7 +11,8 @@ before, in one memory that all branches write to.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from tinyxla.compiler.fusion.plan import (
     Accesses,
@@ -44,7 +45,7 @@ from tinyxla.compiler.schedule.bufferization import (
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.loopir.ir.loop_ir import Kernel
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary, Users
-from tinyxla.loopir.lower.equal_nests import Lowerings
+from tinyxla.loopir.lower.equal_nests import LoweredNests, Lowerings
 from tinyxla.ops import dynamic_slices
 from tinyxla.shapes import Shape, element_type
 from tinyxla.transforms.computations import effects
@@ -59,12 +60,14 @@ class Construction:
         order: orders the steps of a block.
         elide: removes copies of operands of updates; gives the results that share memory with a parameter.
         begin: is given each kernel as soon as there is one.
+        lowered: the nests of blocks that were made.
     """
 
     plan: Callable[[Computation], Plan]
     order: Callable[[Block, AliasMap], None] | None
     elide: Callable[[Block, AliasMap, Sequence[Instruction]], set[int]] | None
     begin: Callable[[Kernel], None]
+    lowered: LoweredNests = field(default_factory=dict[Any, Any])
 
 
 def build(computation: Computation, aliases: AliasMap, how: Construction) -> Block:
@@ -72,7 +75,7 @@ def build(computation: Computation, aliases: AliasMap, how: Construction) -> Blo
     computation = aliases.unshare(computation)
     block = Block(computation, how.plan(computation))
     users = computation.users()
-    lowerings = Lowerings(block.plan, users)
+    lowerings = Lowerings(block.plan, users, how.lowered)
     for step in block.plan.steps:
         if isinstance(step, LoopNest):
             block.steps += (_kernel_step(kernel, step, how) for kernel in lowerings.kernels(step))

@@ -19,12 +19,16 @@ from tinyxla.loopir.lower.pointwise import lower
 from tinyxla.ops import movement
 
 
-class Lowerings:
-    """Lowers the nests of one plan, each distinct nest once."""
+# By the keys of nests: the instructions of one, in order, and its kernels.
+LoweredNests = dict[Any, tuple[list[Instruction], list[LoweredKernel]]]
 
-    def __init__(self, plan: Plan, users: Users) -> None:
+
+class Lowerings:
+    """Lowers the nests of one plan, each distinct nest of a program once: `lowered` are those of its other plans."""
+
+    def __init__(self, plan: Plan, users: Users, lowered: LoweredNests) -> None:
         self._plan, self._users = plan, users
-        self._cache: dict[Any, tuple[list[Instruction], list[LoweredKernel]]] = {}
+        self._cache = lowered
 
     def kernels(self, fusion: LoopNest) -> list[LoweredKernel]:
         """The kernels of a nest."""
