@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
+from operator import itemgetter
 
 from tinyxla.compiler.analysis.access_maps import split_dimensions
 from tinyxla.compiler.analysis.fusibility import (
@@ -106,14 +107,10 @@ def _is_piecewise(x: Instruction) -> bool:
 def _gathers_from_piecewise(x: Instruction, operand: Instruction) -> bool:
     """True if many elements are read at computed indices from a concatenation or pad, so that each would test which
     source it comes from."""
-    sizes = x.array_shape.size, operand.array_shape.size if isinstance(operand.shape, Shape) else 0
     is_gather = x.op is dynamic_slices.dynamic_slice or x.op is indexing.gather
-    return (
-        is_gather
-        and operand is x.operands[0]
-        and _is_piecewise(operand)
-        and sizes[0] >= max(2 * LONG_ROW, sizes[1] // 2)
-    )
+    if not is_gather or operand is not x.operands[0] or not _is_piecewise(operand):
+        return False
+    return x.array_shape.size >= max(2 * LONG_ROW, operand.array_shape.size // 2)
 
 
 def _rereads_transposed(x: Instruction, operand: Instruction) -> bool:
@@ -245,11 +242,12 @@ class _Materialization:
         """Materialize producers of x that x would compute on many access paths. Of cheap producers that depend on
         each other, the last one suffices."""
         paths = self._paths
-        if len({y for y, _ in paths[x]}) == len(paths[x]):
+        if len(dict(paths[x])) == len(paths[x]):  # no instruction has two paths
             return
         covered: set[Instruction] = set()
-        counts = Counter(y for y, _ in paths[x] if y not in self.materialized)
-        counts = {y: n for y, n in counts.items() if n > 2}  # of both components of a rotation, for example
+        counts = Counter(map(itemgetter(0), paths[x]))
+        # A rotation, for example, computes both components on two paths.
+        counts = {y: n for y, n in counts.items() if n > 2 and y not in self.materialized}
         for y in sorted(counts, key=lambda y: len(paths[y]), reverse=True):
             recomputed_ops = (counts[y] - 1) * len(paths[y]) if counts[y] > MAX_CHEAP_PATHS and y not in covered else 0
             if is_costly(y) or recomputed_ops > MAX_RECOMPUTED_OPS:
