@@ -488,16 +488,28 @@ def test_kernel_of_long_scalar_code_is_compiled_as_straight_line_code() -> None:
     assert engine._pipeline(kernel._kernel.body, False) == "straight-line"
 
 
-def test_kernel_with_very_many_carried_values_is_compiled_as_straight_line_code() -> None:
-    passes_of = {
-        count: {
-            engine._pipeline(kernel._kernel.body, False)
-            for kernel in CompiledModule(tx.jit(tuple_loop(count)[0]).lower(*tuple_loop(count)[1]).module).kernels
-            if kernel.name == "small_while"
-        }
-        for count in (4, 24, 200)
-    }
-    assert passes_of == {4: {"loops"}, 24: {"slp"}, 200: {"straight-line"}}
+def pipelines_of(function: Any, arguments: Any) -> set[str]:
+    """How the loops of scalars of a program are compiled."""
+    kernels = CompiledModule(tx.jit(function).lower(*arguments).module).kernels
+    return {engine._pipeline(x._kernel.body, False) for x in kernels if x.name == "small_while"}
+
+
+def test_kernels_with_many_carried_values_are_compiled_as_straight_line_code() -> None:
+    found = {count: pipelines_of(*tuple_loop(count)) for count in (4, 24, 200)}
+    assert found == {4: {"loops"}, 24: {"straight-line"}, 200: {"straight-line"}}
+
+
+def test_scalars_that_are_elements_of_arrays_are_vectorized_if_they_fill_vectors() -> None:
+    """By LLVM's vectorizer of straight-line code, which takes half of the time of its passes."""
+
+    def loop(size: int) -> set[str]:
+        def step(s: Any) -> Any:
+            return s[0] + 1, tuple(0.5 * x + y for x, y in zip(s[1], (*s[1][1:], s[1][0]), strict=True))
+
+        arrays = tuple(np.full(size, k, np.float32) for k in range(9))
+        return pipelines_of(lambda x: lax.while_loop(lambda s: s[0] < s[1][0][0] + 9, step, (0, x)), (arrays,))
+
+    assert (loop(3), loop(8)) == ({"straight-line"}, {"slp"})
 
 
 def test_arena_offsets_are_those_of_first_fit() -> None:

@@ -52,7 +52,7 @@ from tinyxla.compiler.costs import MAX_UNROLLED
 from tinyxla.errors import TinyxlaError
 from tinyxla.loopir.ir import fingerprint, loop_ir, operations as ir_operations, types
 from tinyxla.loopir.ir.fingerprint import kernel_fingerprint
-from tinyxla.loopir.ir.loop_ir import Call, Compute, Kernel, Load, Loop, Multiply, Statement
+from tinyxla.loopir.ir.loop_ir import Call, Compute, Kernel, Load, Loop, Multiply, Statement, Store
 from tinyxla.loopir.ir.operations import is_vector_code
 from tinyxla.loopir.passes import split_nan_check, vectorize_loops
 from tinyxla.loopir.passes.vectorize_loops import are_vectorizable, kinds_of, vectorized
@@ -70,6 +70,7 @@ _LLVM_OPTIONS = {  # LLVM's defaults, and the values for fast compilation
 }
 _LLVM_VERSIONS = range(14, 23)  # that know these options
 _MIN_CARRIED_ARRAY = 16  # loop-carried values from which on a loop carries an array, element by element
+_MIN_SLP_ELEMENTS = 4  # of an array whose elements are scalars, which are worth vectors from here on
 _MIN_CARRIED_STRAIGHT_LINE = 96  # loop-carried values from which on nearly all of them are spilled
 _ERRORS = (UnsupportedKernel, LLVMError)  # of a unit; others may come from outside, such as from a signal handler
 _Pipeline = Literal["calls", "final", "inline", "straight-line", "vectors", "loops", "slp"]  # see `_optimize`
@@ -241,8 +242,22 @@ def _pipeline(statements: Sequence[Statement], is_builtin: bool, is_scalar: bool
         return "vectors"
     if not _carries_many_values(statements):
         return "loops"
-    is_long = _length(statements) >= costs.MAX_INSTRUCTIONS // 2 and _is_explicitly_vectorized(statements)
-    return "straight-line" if is_long or _is_straight_line(statements) else "slp"
+    if _is_explicitly_vectorized(statements):
+        is_long = _length(statements) >= costs.MAX_INSTRUCTIONS // 2
+        if is_long or _known_elements(statements) < _MIN_SLP_ELEMENTS:
+            return "straight-line"
+    return "straight-line" if _is_straight_line(statements) else "slp"
+
+
+def _known_elements(statements: Sequence[Statement]) -> int:
+    """How many elements of an array a kernel accesses at known indices, of the array of which it accesses most."""
+    indices: dict[str, set[int]] = {}
+    waiting = list(statements)
+    for x in waiting:
+        if isinstance(x, Load | Store) and isinstance(x.index, int):
+            indices.setdefault(x.buffer.name, set()).add(x.index)
+        waiting += x.body if isinstance(x, Loop) else ()
+    return max(map(len, indices.values()), default=0)
 
 
 def _iterations(statements: Sequence[Statement]) -> float:
