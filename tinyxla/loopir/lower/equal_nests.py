@@ -18,7 +18,6 @@ from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary, Users
 from tinyxla.loopir.lower.pointwise import lower
 from tinyxla.ops import movement
 
-
 # By the keys of nests: the instructions of one, in order, and its kernels.
 LoweredNests = dict[Any, tuple[list[Instruction], list[LoweredKernel]]]
 
