@@ -47,8 +47,12 @@ HALF = 0.5
 OF_ONE: dict[str, tuple[Function, list[float], list[list[float]]]] = {
     "i0": (
         tnp.i0,
-        [0.0, -0.0, 1e-8, HALF],
-        [[0, 0, 5e-9, 0.25789431], [0.5, 0.5, 0.5, 0.54769480], [0, 0, 3.75e-9, 0.19408202]],
+        [0.0, -0.0, 1e-8, HALF, 100.0, -100.0],
+        [
+            [0, 0, 5e-9, 0.25789431, INF, -INF],
+            [0.5, 0.5, 0.5, 0.54769480, INF, INF],
+            [0, 0, 3.75e-9, 0.19408202, INF, -INF],
+        ],
     ),
     "i0, fourth order": (tnp.i0, [0.0], [[0], [0.5], [0], [0.375]]),
     "sinc": (
@@ -98,6 +102,11 @@ OF_ONE: dict[str, tuple[Function, list[float], list[list[float]]]] = {
         lambda x: tnp.hypot(x, tnp.asarray([1.0, -2.0, 0.0], x.dtype)),
         [1.0, 2.0, 0.0],
         [[HALF**0.5, HALF**0.5, 0.5], [2**-1.5, 2**-2.5, 0]],
+    ),
+    "hypot of infinities": (
+        lambda x: tnp.hypot(x, tnp.asarray([1.0, NAN, INF, INF, -INF], x.dtype)),
+        [INF, -INF, 1.0, NAN, -INF],
+        [[1, -1, 0, 0, -0.5], [0] * 5],
     ),
 }
 

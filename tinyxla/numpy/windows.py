@@ -13,6 +13,7 @@ import numpy as np
 from tinyxla.api.eager_replay import replayed
 from tinyxla.numpy.arguments import ArrayLike, counted, inexact_array, integer_of, number_of
 from tinyxla.numpy.elementwise import arithmetic as arith
+from tinyxla.numpy.elementwise.definitions import with_slope
 from tinyxla.numpy.elementwise.transcendental import exp
 from tinyxla.numpy.indexing.take_where import where
 from tinyxla.tracing.array import Array, ConcreteArray
@@ -129,17 +130,32 @@ def i0(x: ArrayLike) -> Array:
         >>> jnp.i0(jnp.array([0.0, 1.0])).round(4)
         Array([1.    , 1.2661], dtype=float32)
     """
-    from tinyxla.lax.special import bessel_i0e  # here, since that is made of functions of this package
-
     value = inexact_array(x, "i0")
-    size = arith.absolute(value)
-    small = arith.less(size, 1)
-    # There the series stands in, whose derivatives of all orders are accurate: the sum of (x / 2)^2k / k!^2.
-    quarter = where(small, arith.multiply(value, value), 0) / 4
+    return bessel_i0(value).with_weak_type(value.weak_type)
+
+
+def _scaled(order: int, x: Any) -> Any:
+    """exp(|x|) times the exponentially scaled function, which is bounded."""
+    from tinyxla.lax import special  # here, since that is made of functions of this package
+
+    return arith.multiply(exp(arith.absolute(x)), (special.bessel_i0e, special.bessel_i1e)[order](x))
+
+
+def _bessel_i1_slope(ans: Any, x: Any) -> Any:
+    """i0(x) - i1(x) / x; near 0 the quotient is a series, since that has accurate derivatives there."""
+    far = arith.isinf(ans)  # There the quotient is the smaller.
+    x = where(far, 1.0, x)
+    near = arith.less(arith.absolute(x), 1)
+    quarter = where(near, arith.multiply(x, x), 0.0) / 4
     series: Any = 0.0
     for k in range(_SERIES_TERMS, -1, -1):
-        series = 1 / math.factorial(k) ** 2 + quarter * series
-    return where(small, series, arith.multiply(exp(size), bessel_i0e(value))).with_weak_type(value.weak_type)
+        series = 0.5 / (math.factorial(k) * math.factorial(k + 1)) + quarter * series
+    quotient = where(near, series, arith.true_divide(ans, where(near, 1.0, x)))
+    return where(far, arith.absolute(ans), bessel_i0(x) - quotient)
+
+
+bessel_i0 = with_slope("i0", lambda x: _scaled(0, x), lambda ans, x: bessel_i1(x))
+bessel_i1 = with_slope("i1", lambda x: _scaled(1, x), _bessel_i1_slope)
 
 
 @replayed

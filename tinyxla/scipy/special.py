@@ -27,6 +27,7 @@ from tinyxla.numpy.arguments import (
     with_flags,
 )
 from tinyxla.numpy.elementwise.definitions import with_slope
+from tinyxla.numpy.windows import bessel_i1
 from tinyxla.ops import elementwise
 from tinyxla.scipy.complex_special import (
     complex_erfcx,
@@ -759,22 +760,7 @@ def i1(x: ArrayLike) -> Array:
     >>> round(float(i1(1.0)), 4)
     0.5652
     """
-    return _bessel_i1(inexact_array(x, "scipy.special.i1"))
-
-
-def _bessel_i1_slope(ans: Any, x: Any) -> Any:
-    """i0(x) - i1(x) / x; near 0 the quotient is a series, since that has accurate derivatives there."""
-    near = tnp.abs(x) < 1
-    quarter = tnp.where(near, x * x, 0.0) / 4
-    series: Any = 0.0
-    for k in range(11, -1, -1):
-        series = 0.5 / (math.factorial(k) * math.factorial(k + 1)) + quarter * series
-    quotient = tnp.where(near, series, ans / tnp.where(near, 1.0, x))
-    # Where both are infinite, the quotient is the smaller.
-    return tnp.where(tnp.isinf(ans), tnp.abs(ans), i0(x) - quotient)
-
-
-_bessel_i1 = with_slope("i1", lambda x: tnp.exp(tnp.abs(x)) * i1e(x), _bessel_i1_slope)
+    return bessel_i1(inexact_array(x, "scipy.special.i1"))
 
 
 @replayed

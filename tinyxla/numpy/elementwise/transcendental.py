@@ -199,8 +199,10 @@ def hypot(x: Any, y: Any) -> Any:
     large, small = ops.select(none, ops.max_(x, y), ops.select(first, x, y)), ops.select(first, y, x)
     ratio = ops.div(small, ops.select(none, _one(x), large))
     found = ops.mul(large, ops.sqrt(ops.add(_one(x), ops.mul(ratio, ratio))))
-    infinite = ops.or_(ops.eq(x, like(np.inf, x)), ops.eq(y, like(np.inf, x)))
-    return ops.select(infinite, like(np.inf, x), found)
+    # Beside an infinity all else counts as 0, also in the derivative.
+    far_x, far_y = (ops.select(ops.eq(z, like(np.inf, z)), z, like(0, z)) for z in (x, y))
+    far = ops.max_(far_x, far_y)
+    return ops.select(ops.gt(far, like(0, far)), far, found)
 
 
 def _log_add(name: str, base: float, text: str) -> Binary:
