@@ -374,6 +374,23 @@ def test_slope_of_a_probability_at_an_end_of_the_support_is_the_density_inside(m
         (stats.expon.cdf, [0.0], [1]),
         (stats.expon.sf, [0.0], [-1]),
         (stats.expon.logsf, [0.0], [-1]),
+        (stats.expon.logcdf, [0.0, -0.0], [INF, INF]),
         (stats.uniform.cdf, [0.0, 1.0, 2.0], [1, 1, 0]),
     ):
         np.testing.assert_allclose(at(function, mode, 1, points), expected)
+
+
+def test_quantiles_of_negative_zero_are_those_of_zero() -> None:
+    zeros = tnp.array([0.0, -0.0])
+    np.testing.assert_array_equal(stats.cauchy.ppf(zeros), [-INF, -INF])
+    np.testing.assert_array_equal(tx.jit(stats.cauchy.isf)(zeros), [INF, INF])
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("rule, sign", [("expon.cdf", 1), ("gumbel_l.cdf", 1), ("gumbel_r.sf", -1)])
+def test_slope_of_a_probability_near_one_is_the_density(rule: str, sign: int, mode: str) -> None:
+    name, method = rule.split(".")
+    family = getattr(stats, name)
+    points = {"expon": [25.0, 60.0], "gumbel_l": [3.0, 4.0], "gumbel_r": [-3.0, -4.0]}[name]
+    density = family.pdf(tnp.array(points))
+    np.testing.assert_allclose(at(getattr(family, method), mode, 1, points), sign * density, 1e-5)

@@ -110,6 +110,12 @@ def _log_probability(probability: Array, complement: Array) -> Array:
     return tnp.where(probability < 0.5, tnp.log(probability), tnp.log1p(-complement))
 
 
+def _one_less_exp(x: Array) -> Array:
+    """1 - exp(x) of x up to 0, by `expm1` near 0; elsewhere the derivative of that, its result plus 1, would cancel."""
+    near = x > -0.5
+    return tnp.where(near, -tnp.expm1(tnp.where(near, x, 0.0)), 1 - tnp.exp(x))
+
+
 def _mirrored(rule: Rule) -> Rule:
     return lambda z, *shapes: rule(-z, *shapes)
 
@@ -131,7 +137,8 @@ class Continuous(Family):
     def _standard(self, args: Any, kwargs: Any) -> tuple[Array, list[Array], Array, Array]:
         """The standard variable, the shape parameters, the scale, and whether these are valid."""
         x, *shapes, loc, scale = self._arguments(args, kwargs)
-        return (x - loc) / scale, shapes, scale, (scale > 0) & self._valid(*shapes)
+        z = (x - loc) / scale + 0.0  # of -0.0 it is 0.0, the lower end of a support
+        return z, shapes, scale, (scale > 0) & self._valid(*shapes)
 
     def logpdf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
         """The logarithm of the density; -inf where there is none."""
@@ -216,7 +223,7 @@ class Invertible(Cumulative):
     def _quantile(self, rule: Rule, args: Any, kwargs: Any) -> Array:
         q, *shapes, loc, scale = self._arguments(args, kwargs)
         valid = (scale > 0) & self._valid(*shapes) & _is_probability(q)
-        return tnp.where(valid, loc + scale * rule(q, *shapes), math.nan)
+        return tnp.where(valid, loc + scale * rule(q + 0.0, *shapes), math.nan)
 
     def ppf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
         """The number up to which the probability is the first argument; NaN if that is not from 0 to 1."""
@@ -381,7 +388,7 @@ expon = Invertible(
     "expon",
     "",
     lambda z: -z,
-    cdf=lambda z: -tnp.expm1(-z),
+    cdf=lambda z: _one_less_exp(-z),
     sf=lambda z: tnp.exp(-z),
     ppf=lambda q: -tnp.log1p(-q),
     isf=lambda q: -tnp.log(q),
@@ -418,7 +425,7 @@ gumbel_r = Invertible(
     "",
     lambda z: -z - tnp.exp(-z),
     cdf=lambda z: tnp.exp(-tnp.exp(-z)),
-    sf=lambda z: -tnp.expm1(-tnp.exp(-z)),
+    sf=lambda z: _one_less_exp(-tnp.exp(-z)),
     ppf=lambda q: -tnp.log(-tnp.log(q)),
     isf=lambda q: -tnp.log(-tnp.log1p(-q)),
     logcdf=lambda z: -tnp.exp(-z),
@@ -427,7 +434,7 @@ gumbel_l = Invertible(
     "gumbel_l",
     "",
     lambda z: z - tnp.exp(z),
-    cdf=lambda z: -tnp.expm1(-tnp.exp(z)),
+    cdf=lambda z: _one_less_exp(-tnp.exp(z)),
     sf=lambda z: tnp.exp(-tnp.exp(z)),
     ppf=lambda q: tnp.log(-tnp.log1p(-q)),
     isf=lambda q: tnp.log(-tnp.log(q)),
@@ -437,7 +444,7 @@ pareto = Invertible(
     "pareto",
     "b",
     lambda z, b: tnp.log(b) - (b + 1) * tnp.log(z),
-    cdf=lambda z, b: -tnp.expm1(-b * tnp.log(z)),
+    cdf=lambda z, b: _one_less_exp(-b * tnp.log(z)),
     sf=lambda z, b: z**-b,
     ppf=lambda q, b: tnp.exp(-tnp.log1p(-q) / b),
     isf=lambda q, b: q ** (-1 / b),
