@@ -165,3 +165,11 @@ def test_equal_sums_and_singular_values_share_the_derivative_of_a_norm_as_in_jax
 def test_tangent_of_a_cholesky_factor_is_lower_triangular_where_there_is_no_factor() -> None:
     _, moved = tx.jvp(tnp.linalg.cholesky, (tnp.zeros((2, 2)),), (tnp.ones((2, 2)),))
     assert float(moved[0, 1]) == 0
+
+
+@pytest.mark.parametrize("order", [None, "fro", "nuc", 1, -1, -2, np.inf])
+def test_condition_of_a_singular_matrix_is_infinite_and_of_nans_is_nan(order: Any) -> None:
+    found = tx.jit(lambda x: tnp.linalg.cond(x, order))(np.stack([np.zeros((2, 2)), np.full((2, 2), np.nan)]))
+    np.testing.assert_array_equal(found, [np.inf, np.nan])
+    if order in ("fro", 1, np.inf):
+        assert float(tnp.linalg.cond(np.ones((2, 2), np.float32), order)) == np.inf

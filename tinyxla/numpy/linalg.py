@@ -924,7 +924,7 @@ def cond(x: ArrayLike, p: Any = None) -> Array:
         p: the order of the norm, as in `norm`; 2 by default.
 
     Returns:
-        Real numbers, of the shape of x without its last two axes.
+        Real numbers, of the shape of x without its last two axes; infinity for singular matrices.
 
     Raises:
         SquareMatrixError: an array of fewer than two dimensions.
@@ -941,8 +941,12 @@ def cond(x: ArrayLike, p: Any = None) -> Array:
     order = 2 if p is None else p if isinstance(p, str) else number_of("linalg.cond", "p", p)
     if order in (2, -2):
         s = svdvals(value)
-        return arith.divide(*((s[..., -1], s[..., 0]) if order == -2 else (s[..., 0], s[..., -1])))
-    return arith.multiply(matrix_norm(value, ord=order), matrix_norm(inv(value), ord=order))
+        found = arith.divide(*((s[..., -1], s[..., 0]) if order == -2 else (s[..., 0], s[..., -1])))
+    else:
+        found = arith.multiply(matrix_norm(value, ord=order), matrix_norm(inv(value), ord=order))
+    # As in NumPy: a singular matrix has no inverse, and zeros have no quotient of singular values.
+    undefined = any(arith.isnan(value), axis=(-2, -1))
+    return where(arith.logical_and(arith.isnan(found), arith.logical_not(undefined)), math.inf, found)
 
 
 @replayed
