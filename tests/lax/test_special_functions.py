@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import jax
+import ml_dtypes
 import mpmath
 import numpy as np
 import pytest
@@ -151,6 +152,18 @@ def test_trigamma_below_zero() -> None:
     wanted = [float(mpmath.psi(1, v)) for v in x[:3]]
     np.testing.assert_allclose(tx.jit(lambda x: lax.polygamma(1.0, x))(x), [*wanted, np.inf, np.inf], 2e-6)
     np.testing.assert_allclose(tx.jit(tx.vmap(tx.grad(lax.digamma)))(x[:3]), wanted, 2e-6)
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, tx.jit, tx.vmap])
+def test_polygamma_far_below_zero_is_that_of_its_fraction(transform: Any) -> None:
+    """The sum over all numbers up to zero would take ten thousand million terms."""
+    x = np.array([-1e10 - 0.25, -7.25, 3.0])
+    with tx.enable_x64(True):
+        for order in (1, 2):
+            wanted = [float(mpmath.psi(order, v)) for v in (x[1], 3.0)]
+            found = transform(lambda x, m=order: lax.polygamma(float(m), x))(x)
+            np.testing.assert_allclose(found[1:], wanted, 1e-13)
+            np.testing.assert_allclose(found[0], wanted[0], 0.02)
 
 
 def test_polygamma_of_a_number() -> None:
@@ -401,3 +414,20 @@ def test_compiled_incomplete_gamma_functions_of_tiny_and_huge_parameters(upper: 
         huge_a = 2.0**31 + 0.5
         expected = 0.5 + 1 / (6 * math.sqrt(2 * math.pi * huge_a))
         np.testing.assert_allclose(tx.jit(lax.igammac)(huge_a, 2.0**31), expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_normal_quantiles_and_slopes_of_narrow_types(dtype: Any) -> None:
+    p, tolerance = np.array([0.01, 0.25, 0.5, 0.9], dtype), 2 * float(ml_dtypes.finfo(dtype).eps)
+    for transform in (lambda f: f, tx.jit):
+        found = transform(special.ndtri)(p)
+        assert found.dtype == dtype
+        np.testing.assert_allclose(np.float32(found), scipy.special.ndtri(np.float64(p)), tolerance, tolerance)
+        x = np.array([-3.0, 0.0, 3.0], dtype)
+        hazard = [math.exp(-v * v / 2 - scipy.special.log_ndtr(v)) / math.sqrt(2 * math.pi) for v in np.float64(x)]
+        slope = transform(tx.vmap(tx.grad(special.log_ndtr)))(x)
+        np.testing.assert_allclose(np.float32(slope), hazard, 4 * tolerance)
+
+
+def test_scaled_bessel_function_has_its_second_derivative_next_to_zero() -> None:
+    assert float(tx.grad(tx.grad(special.i0e))(np.float32(1e-38))) == pytest.approx(1.5)

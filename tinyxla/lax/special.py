@@ -21,7 +21,7 @@ from tinyxla.api.callbacks import pure_callback
 from tinyxla.custom_derivatives import SymbolicZero, custom_jvp
 from tinyxla.errors import DTypeError
 from tinyxla.lax.examples import documented
-from tinyxla.lax.loops.control_flow import while_loop
+from tinyxla.lax.loops.control_flow import cond, while_loop
 from tinyxla.lax.operands import of_one_shape, of_one_type
 from tinyxla.numpy.arguments import ArrayLike, cast, named
 from tinyxla.numpy.elementwise.definitions import constant_beyond, with_slope
@@ -227,28 +227,39 @@ def _digamma(x: Any) -> Any:
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
 
 
-def _zeta(s: Any, q: Any) -> Any:
-    """The terms below zero, ten others, and the rest by Euler's and Maclaurin's formula (DLMF 2.10.1). Where too many
-    terms are below zero, there is no answer, except at a pole: at each whole number that is not positive."""
-    pole = (q <= 0) & (q == tnp.floor(q))
-    q = tnp.where(q < -(1 << 24), math.nan, q)
-    below = tnp.maximum(tnp.ceil(-q), 0)
-    first = q + below
-    end = first + 10.0
+def _zeta_of_positive(s: Any, q: Any) -> Any:
+    """Ten terms, and the rest by Euler's and Maclaurin's formula (DLMF 2.10.1)."""
+    end = q + 10.0
     last = end**-s
-    total = sum((first + k) ** -s for k in range(10)) + last * (end / (s - 1) + 0.5)
+    total = sum((q + k) ** -s for k in range(10)) + last * (end / (s - 1) + 0.5)
     term = last * s / end
     for j, b in enumerate(_BERNOULLI, 1):
         total = total + b / math.factorial(2 * j) * term
         term = term * (s + (2 * j - 1)) * (s + 2 * j) / (end * end)
-    _, total = while_loop(
-        lambda state: tnp.any(state[0] < below),
-        lambda state: (state[0] + 1, state[1] + tnp.where(state[0] < below, (q + state[0]) ** -s, 0.0)),
-        (0, total),
-    )
     total = tnp.where(q == tnp.inf, 0.0, total)
-    infinite = (s == 1) | ((s > 1) & pole)
+    infinite = (s == 1) | ((s > 1) & (q == 0))
     return cast(tnp.where(infinite, tnp.inf, tnp.where(s > 1, total, tnp.nan)), q.dtype)
+
+
+def _zeta_of_any(positive: Function) -> Function:
+    """Hurwitz' zeta function by that of numbers from 0 on. The terms below zero are whole powers of the negatives of
+    numbers, whose sum is a difference of two zeta functions; other powers are not real. There is a pole at each whole
+    number that is not positive."""
+
+    def below_zero(s: Any, q: Any) -> Any:
+        low, pole = tnp.minimum(q, 0.0), q == tnp.floor(q)
+        part = low - tnp.floor(low)
+        sign = tnp.where(s % 2 == 0, 1.0, tnp.where(s % 2 == 1, -1.0, math.nan))
+        # In this order what is at halves cancels exactly.
+        found = positive(s, part) + sign * positive(s, 1 - part) - sign * positive(s, 1 - low)
+        return tnp.where(pole, tnp.where(tnp.asarray(s) >= 1, math.inf, math.nan), found)
+
+    def function(s: Any, q: Any) -> Any:
+        found = positive(s, tnp.maximum(q, 0.0))
+        with_negative = lambda found, q: cast(tnp.where(q < 0, below_zero(s, q), found), q.dtype)  # noqa: E731
+        return cond(tnp.any(q < 0), with_negative, lambda found, _: found, found, q)
+
+    return function
 
 
 def _in_programs(function: Function, host: Function) -> Function:
@@ -260,7 +271,7 @@ def _in_programs(function: Function, host: Function) -> Function:
 zeta = special_function(
     "lax.zeta",
     "x q",
-    _in_programs(_zeta, on_host("zeta")),
+    _in_programs(_zeta_of_any(_zeta_of_positive), _zeta_of_any(on_host("zeta"))),
     [slope_on_host("zeta", 0), lambda ans, s, q: -s * zeta(s + 1, q)],
     "Hurwitz' zeta function: the sum of (q + k)^-x over k = 0, 1, ..., for x > 1.",
 )
@@ -271,11 +282,9 @@ _PRODUCTS = 20  # up to so many factors a power is made of products
 def _zeta_at(s: int) -> Function:
     """`zeta` of a number that is known: its powers are products."""
 
-    def host(q: Any) -> Any:
-        return on_host("zeta")(tnp.full_like(q, s), q)
-
-    partials = [lambda ans, q: -s * _zeta_at(s + 1)(q)]
-    return special_function("lax.polygamma", "x", _in_programs(lambda q: _zeta(s, q), host), partials, "")
+    compiled, host = _zeta_of_any(_zeta_of_positive), _zeta_of_any(on_host("zeta"))
+    function = _in_programs(lambda q: compiled(s, q), lambda q: host(tnp.full_like(q, s), q))
+    return special_function("lax.polygamma", "x", function, [lambda ans, q: -s * _zeta_at(s + 1)(q)], "")
 
 
 lgamma = special_function(
@@ -686,7 +695,7 @@ log_ndtr = special_function(
     "lax.log_ndtr",
     "x",
     narrowed(_log_ndtr),
-    [_hazard],
+    [narrowed(_hazard)],
     "The logarithm of the probability that a normal number is below x.",
 )
 
@@ -748,7 +757,7 @@ bessel_i1e = special_function(
     _bessel(1),
     [
         lambda ans, x: cast(
-            tnp.where(x == 0, 0.5, bessel_i0e(x) - ans * (tnp.sign(x) + 1 / tnp.where(x == 0, 1.0, x))), x.dtype
+            tnp.where(x == 0, 0.5, bessel_i0e(x) - ans * tnp.sign(x) - ans / tnp.where(x == 0, 1.0, x)), x.dtype
         )
     ],
     "The modified Bessel function of order 1, times exp(-|x|).",

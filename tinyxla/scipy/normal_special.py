@@ -120,7 +120,9 @@ def _normal_quantile(value: Array) -> Array:
 
 
 _quantile = with_slope(
-    "ndtri", _normal_quantile, lambda ans, x: math.sqrt(2 * math.pi) * tnp.exp(0.5 * ans * ans).astype(x.dtype)
+    "ndtri",
+    lax_special.narrowed(_normal_quantile),
+    lambda ans, x: math.sqrt(2 * math.pi) * tnp.exp(0.5 * ans * ans).astype(x.dtype),
 )
 
 
