@@ -387,10 +387,30 @@ def test_quantiles_of_negative_zero_are_those_of_zero() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("rule, sign", [("expon.cdf", 1), ("gumbel_l.cdf", 1), ("gumbel_r.sf", -1)])
+@pytest.mark.parametrize(("rule", "sign"), [("expon.cdf", 1), ("gumbel_l.cdf", 1), ("gumbel_r.sf", -1)])
 def test_slope_of_a_probability_near_one_is_the_density(rule: str, sign: int, mode: str) -> None:
     name, method = rule.split(".")
     family = getattr(stats, name)
     points = {"expon": [25.0, 60.0], "gumbel_l": [3.0, 4.0], "gumbel_r": [-3.0, -4.0]}[name]
     density = family.pdf(tnp.array(points))
     np.testing.assert_allclose(at(getattr(family, method), mode, 1, points), sign * density, 1e-5)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_slopes_of_probabilities_outside_of_the_support_and_at_infinity_are_zero(mode: str) -> None:
+    shape = tnp.array([0.5, 2.0])
+    for rule in (stats.pareto.logcdf, stats.pareto.logsf, stats.pareto.cdf):
+        np.testing.assert_array_equal(derivative(lambda b, f=rule: f(0.5, b), mode)(shape), [0, 0])
+    for rule in (stats.gamma.cdf, stats.gamma.sf, stats.chi2.cdf):
+        np.testing.assert_array_equal(derivative(lambda x, f=rule: f(x, 30.0), mode)(tnp.array([INF, -1.0])), [0, 0])
+
+
+def test_densities_at_infinity_are_zero() -> None:
+    for family, x, shapes in (
+        (stats.gamma, INF, (2.0,)),
+        (stats.chi2, INF, (5.0,)),
+        (stats.gumbel_l, INF, ()),
+        (stats.gumbel_r, -INF, ()),
+    ):
+        assert float(family.logpdf(x, *shapes)) == -INF
+        assert float(tx.jit(family.pdf)(x, *shapes)) == 0

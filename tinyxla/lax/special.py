@@ -362,8 +362,8 @@ def _of_defined(ans: Any, slope: Any) -> Any:
 
 
 def _gamma_density(a: Any, x: Any) -> Any:
-    """The density at the edge x = 0 of its support is 1 for a = 1, infinite below and 0 above."""
-    return tnp.exp(x_log_y(a - 1, x) - x - lgamma(a))
+    """The density at the edge x = 0 of its support is 1 for a = 1, infinite below and 0 above; at infinity it is 0."""
+    return tnp.exp(tnp.where(x == math.inf, 0.0, x_log_y(a - 1, x)) - x - lgamma(a))
 
 
 def _beta_density(a: Any, b: Any, x: Any) -> Any:

@@ -105,9 +105,14 @@ class Family:
         return [x.with_weak_type(is_weak) for x in arrays]
 
 
-def _log_probability(probability: Array, complement: Array) -> Array:
+def _log_of(probability: Rule, complement: Rule) -> Rule:
     """The logarithm of a probability, that of 1 less its complement where it is nearly 1."""
-    return tnp.where(probability < 0.5, tnp.log(probability), tnp.log1p(-complement))
+
+    def logarithm(z: Array, *shapes: Array) -> Array:
+        share = probability(z, *shapes)
+        return tnp.where(share < 0.5, tnp.log(share), tnp.log1p(-complement(z, *shapes)))
+
+    return logarithm
 
 
 def _one_less_exp(x: Array) -> Array:
@@ -175,31 +180,29 @@ class Cumulative(Continuous):
         assert sf is not None
         self._cdf, self._sf, self._logcdf, self._logsf = cdf, sf, logcdf, logsf
 
-    def _apply(self, rule: Rule, args: Any, kwargs: Any) -> Array:
+    def _apply(self, rule: Rule, outside: tuple[float, float], args: Any, kwargs: Any) -> Array:
+        """By a rule inside the interval, and the values below and above it."""
         z, shapes, _, valid = self._standard(args, kwargs)
         low, high = self._within(*shapes)
         inside = tnp.where(z < low, low, tnp.where(z > high, high, z))  # an end has the slope from inside
-        return tnp.where(valid, rule(inside, *shapes), math.nan)
+        found = tnp.where(z < low, outside[0], tnp.where(z > high, outside[1], rule(inside, *shapes)))
+        return tnp.where(valid, found, math.nan)
 
     def cdf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
         """The probability of a number up to x."""
-        return self._apply(self._cdf, args, kwargs)
+        return self._apply(self._cdf, (0.0, 1.0), args, kwargs)
 
     def sf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
         """The probability of a number above x."""
-        return self._apply(self._sf, args, kwargs)
+        return self._apply(self._sf, (1.0, 0.0), args, kwargs)
 
     def logcdf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
         """The logarithm of `cdf`."""
-        if self._logcdf:
-            return self._apply(self._logcdf, args, kwargs)
-        return _log_probability(self.cdf(*args, **kwargs), self.sf(*args, **kwargs))
+        return self._apply(self._logcdf or _log_of(self._cdf, self._sf), (-math.inf, 0.0), args, kwargs)
 
     def logsf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
         """The logarithm of `sf`."""
-        if self._logsf:
-            return self._apply(self._logsf, args, kwargs)
-        return _log_probability(self.sf(*args, **kwargs), self.cdf(*args, **kwargs))
+        return self._apply(self._logsf or _log_of(self._sf, self._cdf), (0.0, -math.inf), args, kwargs)
 
 
 class Invertible(Cumulative):
@@ -295,7 +298,7 @@ def _normal(z: Any) -> Any:
 
 
 def _gamma(z: Any, a: Any) -> Any:
-    return xlogy(a - 1, z) - z - gammaln(a)
+    return tnp.where(z == math.inf, 0.0, xlogy(a - 1, z)) - z - gammaln(a)
 
 
 def _student(z: Any, df: Any) -> Any:
@@ -423,7 +426,7 @@ logistic = Invertible(
 gumbel_r = Invertible(
     "gumbel_r",
     "",
-    lambda z: -z - tnp.exp(-z),
+    lambda z: tnp.where(z == -math.inf, 0.0, -z) - tnp.exp(-z),
     cdf=lambda z: tnp.exp(-tnp.exp(-z)),
     sf=lambda z: _one_less_exp(-tnp.exp(-z)),
     ppf=lambda q: -tnp.log(-tnp.log(q)),
@@ -433,7 +436,7 @@ gumbel_r = Invertible(
 gumbel_l = Invertible(
     "gumbel_l",
     "",
-    lambda z: z - tnp.exp(z),
+    lambda z: tnp.where(z == math.inf, 0.0, z) - tnp.exp(z),
     cdf=lambda z: _one_less_exp(-tnp.exp(z)),
     sf=lambda z: tnp.exp(-tnp.exp(z)),
     ppf=lambda q: tnp.log(-tnp.log1p(-q)),
