@@ -157,10 +157,10 @@ def test_trigamma_below_zero() -> None:
 @pytest.mark.parametrize("transform", [lambda f: f, tx.jit, tx.vmap])
 def test_polygamma_far_below_zero_is_that_of_its_fraction(transform: Any) -> None:
     """The sum over all numbers up to zero would take ten thousand million terms."""
-    x = np.array([-1e10 - 0.25, -7.25, 3.0])
+    x = np.array([-1e10 - 0.25, -7.25, 3.0, -1e-20])
     with tx.enable_x64(True):
         for order in (1, 2):
-            wanted = [float(mpmath.psi(order, v)) for v in (x[1], 3.0)]
+            wanted = [float(mpmath.psi(order, v)) for v in x[1:]]
             found = transform(lambda x, m=order: lax.polygamma(float(m), x))(x)
             np.testing.assert_allclose(found[1:], wanted, 1e-13)
             np.testing.assert_allclose(found[0], wanted[0], 0.02)
@@ -431,3 +431,28 @@ def test_normal_quantiles_and_slopes_of_narrow_types(dtype: Any) -> None:
 
 def test_scaled_bessel_function_has_its_second_derivative_next_to_zero() -> None:
     assert float(tx.grad(tx.grad(special.i0e))(np.float32(1e-38))) == pytest.approx(1.5)
+    assert float(tx.grad(tx.grad(special.i1e))(np.float32(-1e-20))) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("function", [special.erfcx, special.dawsn])
+def test_slopes_of_large_arguments_do_not_overflow(function: Any) -> None:
+    for x in (np.float32(3e38), np.float16(60000.0)):
+        assert abs(float(tx.grad(function)(x))) < 1e-2
+
+
+def test_slopes_of_fresnel_integrals_are_exact_at_whole_numbers() -> None:
+    for part, wanted in ((0, [1, 0, -1]), (1, [0, 1, 0])):
+        slope = tx.vmap(tx.grad(lambda x, k=part: special.fresnel(x)[k]))(np.float32([1, 2, 3**0.5]))
+        np.testing.assert_allclose(slope, wanted, atol=1e-6)
+
+
+def test_slope_of_boxcox1p_keeps_the_digits_of_small_numbers() -> None:
+    x, power = np.float32(1e-3), np.float32(1e4)
+    expected = (1 + float(x)) ** (float(power) - 1)
+    assert float(tx.grad(special.boxcox1p)(x, power)) == pytest.approx(expected, rel=1e-5)
+    np.testing.assert_array_equal(tx.vmap(tx.grad(special.boxcox1p), (None, 0))(-1.0, np.float32([1, 2])), [1, 0])
+
+
+def test_multigammaln_of_narrow_types_is_computed_in_32_bits() -> None:
+    x = ml_dtypes.bfloat16(1e-3)
+    assert math.isfinite(tx.grad(lambda x: special.multigammaln(x, 3))(x))

@@ -37,7 +37,8 @@ Partial = Callable[..., Any]  # of the result and the operands: the derivative b
 
 
 def special_function(name: str, names: str, function: Function, partials: Sequence[Partial], text: str) -> Function:
-    """The function of arrays of one floating type and shape that has these derivatives; `names` are its arguments'."""
+    """The function of arrays of one floating type and shape that has these derivatives, which are computed in 32 bits
+    or more; `names` are its arguments'."""
     signature = inspect.Signature(
         [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in names.split()]
     )
@@ -47,7 +48,9 @@ def special_function(name: str, names: str, function: Function, partials: Sequen
         ans = ruled(*operands)
         moving = [not isinstance(t, SymbolicZero) for t in tangents]
         parts = [
-            elementwise.chain_mul(t, p(ans, *operands)) for t, p, m in zip(tangents, partials, moving, strict=True) if m
+            elementwise.chain_mul(t, narrowed(p)(ans, *operands))
+            for t, p, m in zip(tangents, partials, moving, strict=True)
+            if m
         ]
         return ans, sum(parts[1:], parts[0])
 
@@ -248,10 +251,10 @@ def _zeta_of_any(positive: Function) -> Function:
 
     def below_zero(s: Any, q: Any) -> Any:
         low, pole = tnp.minimum(q, 0.0), q == tnp.floor(q)
-        part = low - tnp.floor(low)
+        part, rest = low - tnp.floor(low), tnp.ceil(low) - low
         sign = tnp.where(s % 2 == 0, 1.0, tnp.where(s % 2 == 1, -1.0, math.nan))
         # In this order what is at halves cancels exactly.
-        found = positive(s, part) + sign * positive(s, 1 - part) - sign * positive(s, 1 - low)
+        found = positive(s, part) + sign * positive(s, rest) - sign * positive(s, 1 - low)
         return tnp.where(pole, tnp.where(tnp.asarray(s) >= 1, math.inf, math.nan), found)
 
     def function(s: Any, q: Any) -> Any:
@@ -695,7 +698,7 @@ log_ndtr = special_function(
     "lax.log_ndtr",
     "x",
     narrowed(_log_ndtr),
-    [narrowed(_hazard)],
+    [_hazard],
     "The logarithm of the probability that a normal number is below x.",
 )
 
@@ -751,14 +754,24 @@ bessel_i0e = special_function(
     [lambda ans, x: bessel_i1e(x) - tnp.sign(x) * ans],
     "The modified Bessel function of order 0, times exp(-|x|).",
 )
+_SERIES_TERMS = 11
+
+
+def first_over_argument(ans: Any, x: Any, scale: Any) -> Any:
+    """ans / x of `ans`, the modified Bessel function of order 1 times `scale`: near 0 by its series, the sum of
+    (x / 2)^2k / (2 k! (k + 1)!), which has accurate derivatives there."""
+    near = tnp.abs(x) < 1
+    quarter = tnp.where(near, x * x, 0.0) / 4
+    series: Any = 0.0
+    for k in range(_SERIES_TERMS, -1, -1):
+        series = 0.5 / (math.factorial(k) * math.factorial(k + 1)) + quarter * series
+    return cast(tnp.where(near, scale * series, ans / tnp.where(near, 1.0, x)), x.dtype)
+
+
 bessel_i1e = special_function(
     "lax.bessel_i1e",
     "x",
     _bessel(1),
-    [
-        lambda ans, x: cast(
-            tnp.where(x == 0, 0.5, bessel_i0e(x) - ans * tnp.sign(x) - ans / tnp.where(x == 0, 1.0, x)), x.dtype
-        )
-    ],
+    [lambda ans, x: bessel_i0e(x) - ans * tnp.sign(x) - first_over_argument(ans, x, tnp.exp(-tnp.abs(x)))],
     "The modified Bessel function of order 1, times exp(-|x|).",
 )

@@ -5,7 +5,6 @@ Source: F. J. Harris, "On the use of windows for harmonic analysis with the disc
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -110,9 +109,6 @@ def blackman(M: int) -> Array:
     return _window("blackman", M, lambda t: 0.42 + 0.5 * np.cos(np.pi * t) + 0.08 * np.cos(2 * np.pi * t))
 
 
-_SERIES_TERMS = 11
-
-
 def i0(x: ArrayLike) -> Array:
     """The modified Bessel function of order 0.
 
@@ -134,28 +130,26 @@ def i0(x: ArrayLike) -> Array:
     return bessel_i0(value).with_weak_type(value.weak_type)
 
 
-def _scaled(order: int, x: Any) -> Any:
-    """exp(|x|) times the exponentially scaled function, which is bounded."""
-    from tinyxla.lax import special  # here, since that is made of functions of this package
-
-    return arith.multiply(exp(arith.absolute(x)), (special.bessel_i0e, special.bessel_i1e)[order](x))
+def _grown(scaled: Any, x: Any) -> Any:
+    """exp(|x|) times the exponentially scaled function."""
+    return arith.multiply(exp(arith.absolute(x)), scaled)
 
 
 def _bessel_i1_slope(ans: Any, x: Any) -> Any:
-    """i0(x) - i1(x) / x; near 0 the quotient is a series, since that has accurate derivatives there."""
-    far = arith.isinf(ans)  # There the quotient is the smaller.
+    """i0(x) - i1(x) / x; where both are infinite, the quotient is the smaller."""
+    far = arith.isinf(ans)
     x = where(far, 1.0, x)
-    near = arith.less(arith.absolute(x), 1)
-    quarter = where(near, arith.multiply(x, x), 0.0) / 4
-    series: Any = 0.0
-    for k in range(_SERIES_TERMS, -1, -1):
-        series = 0.5 / (math.factorial(k) * math.factorial(k + 1)) + quarter * series
-    quotient = where(near, series, arith.true_divide(ans, where(near, 1.0, x)))
-    return where(far, arith.absolute(ans), bessel_i0(x) - quotient)
+    return where(far, arith.absolute(ans), bessel_i0(x) - _special().first_over_argument(ans, x, 1.0))
 
 
-bessel_i0 = with_slope("i0", lambda x: _scaled(0, x), lambda ans, x: bessel_i1(x))
-bessel_i1 = with_slope("i1", lambda x: _scaled(1, x), _bessel_i1_slope)
+def _special() -> Any:
+    from tinyxla.lax import special  # here, since that is made of functions of this package
+
+    return special
+
+
+bessel_i0 = with_slope("i0", lambda x: _grown(_special().bessel_i0e(x), x), lambda ans, x: bessel_i1(x))
+bessel_i1 = with_slope("i1", lambda x: _grown(_special().bessel_i1e(x), x), _bessel_i1_slope)
 
 
 @replayed

@@ -159,7 +159,7 @@ def sici(x: ArrayLike) -> tuple[Array, Array]:
 
 
 _fresnel_sine, _fresnel_cosine = _parts(
-    "fresnel", lambda ans, x: tnp.sin(math.pi / 2 * x * x), lambda ans, x: tnp.cos(math.pi / 2 * x * x)
+    "fresnel", lambda ans, x: lax.sinpi(x * x / 2), lambda ans, x: lax.cospi(x * x / 2)
 )
 
 
@@ -183,7 +183,7 @@ def fresnel(x: ArrayLike) -> tuple[Array, Array]:
     return _fresnel_sine(value), _fresnel_cosine(value)
 
 
-@_with_derivatives(lambda ans, x: 1 - 2 * x * ans)
+@_with_derivatives(lambda ans, x: 1 - 2 * (x * ans))
 def dawsn(x: ArrayLike) -> Any:
     """Dawson's integral: exp(-x^2) times that of exp(t^2) from 0 to x.
 
@@ -207,7 +207,12 @@ def _erfcx(x: Any) -> Any:
     return tnp.where(x < 0, 2 / gauss(x) - found, found)
 
 
-@_with_derivatives(lambda ans, x: 2 * x * ans - 2 / math.sqrt(math.pi), compute=narrowed(_erfcx))
+def _erfcx_slope(ans: Any, x: Any) -> Any:
+    """0 where the function is next to it."""
+    return tnp.where(ans == 0, 0.0, 2 * (x * ans) - 2 / math.sqrt(math.pi))
+
+
+@_with_derivatives(_erfcx_slope, compute=narrowed(_erfcx))
 def erfcx(x: ArrayLike) -> Any:
     """exp(x^2) `erfc`(x), which is compiled.
 

@@ -695,9 +695,13 @@ def multigammaln(a: ArrayLike, d: int) -> Array:
     1.55
     """
     value = inexact_array(a, "scipy.special.multigammaln")
-    steps = tnp.arange(d, dtype=value.dtype) / 2
-    terms = gammaln(value[..., None] - of_rank(steps, value.ndim + 1))
-    return tnp.sum(terms, -1) + d * (d - 1) / 4 * math.log(math.pi)
+
+    def total(value: Array) -> Array:
+        steps = tnp.arange(d, dtype=value.dtype) / 2
+        terms = gammaln(value[..., None] - of_rank(steps, value.ndim + 1))
+        return tnp.sum(terms, -1) + d * (d - 1) / 4 * math.log(math.pi)
+
+    return lax_special.narrowed(total)(value)
 
 
 @replayed
@@ -877,8 +881,9 @@ def boxcox1p(x: ArrayLike, lmbda: ArrayLike) -> Array:
     return _box_cox_of_1p(*tnp.broadcast_arrays(value, power))
 
 
-def _box_cox(name: str, logarithm: Callable[..., Any], base: Callable[..., Any]) -> Callable[..., Any]:
-    """(base^power - 1) / power by the logarithm of the base, with slopes that are right where either is 0."""
+def _box_cox(name: str, logarithm: Callable[..., Any], by_base: Callable[..., Any]) -> Callable[..., Any]:
+    """(base^power - 1) / power by the logarithm of the base, with slopes that are right where either is 0; that by the
+    base is base^(power - 1)."""
 
     def function(x: Any, power: Any) -> Any:
         log, flat = logarithm(x), power == 0
@@ -892,13 +897,13 @@ def _box_cox(name: str, logarithm: Callable[..., Any], base: Callable[..., Any])
         direct = elementwise.chain_mul(tnp.exp(exponent), log) - ans
         return tnp.where(near, log * log * series, direct / tnp.where(near, 1.0, power))
 
-    return with_slope(name, function, lambda ans, x, power: base(x) ** (power - 1), by_power)
+    return with_slope(name, function, lambda ans, x, power: by_base(x, power - 1), by_power)
 
 
 # The derivative of (exp(u) - 1) / u in powers of u.
 _BY_EXPONENT = tuple(1 / (math.factorial(k) * (k + 2)) for k in range(15))
-_box_cox_of = _box_cox("boxcox", tnp.log, lambda x: x)
-_box_cox_of_1p = _box_cox("boxcox1p", tnp.log1p, lambda x: 1 + x)
+_box_cox_of = _box_cox("boxcox", tnp.log, lambda x, power: x**power)
+_box_cox_of_1p = _box_cox("boxcox1p", tnp.log1p, lambda x, power: tnp.exp(lax_special.x_log1p_y(power, x)))
 
 
 __getattr__ = _missing(__name__)
