@@ -37,8 +37,8 @@ Partial = Callable[..., Any]  # of the result and the operands: the derivative b
 
 
 def special_function(name: str, names: str, function: Function, partials: Sequence[Partial], text: str) -> Function:
-    """The function of arrays of one floating type and shape that has these derivatives, which are computed in 32 bits
-    or more; `names` are its arguments'."""
+    """The function of arrays of one floating type and shape that has these derivatives; `names` are its arguments'.
+    Of types of less than 32 bits, the function and its derivatives are computed in 32."""
     signature = inspect.Signature(
         [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in names.split()]
     )
@@ -48,9 +48,7 @@ def special_function(name: str, names: str, function: Function, partials: Sequen
         ans = ruled(*operands)
         moving = [not isinstance(t, SymbolicZero) for t in tangents]
         parts = [
-            elementwise.chain_mul(t, narrowed(p)(ans, *operands))
-            for t, p, m in zip(tangents, partials, moving, strict=True)
-            if m
+            elementwise.chain_mul(t, p(ans, *operands)) for t, p, m in zip(tangents, partials, moving, strict=True) if m
         ]
         return ans, sum(parts[1:], parts[0])
 
@@ -61,7 +59,7 @@ def special_function(name: str, names: str, function: Function, partials: Sequen
         values = of_one_shape(name, of_one_type(name, *operands))
         if element_type(values[0].dtype).kind != "float":
             raise DTypeError(f"{name}: not defined for {values[0].dtype.name}; convert to a floating type.")
-        return ruled(*values).with_weak_type(values[0].weak_type)
+        return narrowed(ruled)(*values).with_weak_type(values[0].weak_type)
 
     apply.__signature__ = signature
     short = name.rpartition(".")[2]
@@ -267,8 +265,7 @@ def _zeta_of_any(positive: Function) -> Function:
 
 def _in_programs(function: Function, host: Function) -> Function:
     """A function of arrays that compiled programs compute; outside `jit` it is the host's."""
-    compiled = narrowed(function)
-    return lambda *operands: host(*operands) if state.staging is None else compiled(*operands)
+    return lambda *operands: host(*operands) if state.staging is None else function(*operands)
 
 
 zeta = special_function(
@@ -293,14 +290,14 @@ def _zeta_at(s: int) -> Function:
 lgamma = special_function(
     "lax.lgamma",
     "x",
-    narrowed(_log_gamma),
+    _log_gamma,
     [lambda ans, x: digamma(x)],
     "The logarithm of the absolute value of the gamma function.",
 )
 digamma = special_function(
     "lax.digamma",
     "x",
-    narrowed(_digamma),
+    _digamma,
     [lambda ans, x: polygamma(1, x)],
     "The digamma function: the derivative of `lgamma`.",
 )
@@ -662,7 +659,7 @@ def gauss(x: Any) -> Any:
 erfc = special_function(
     "lax.erfc",
     "x",
-    narrowed(_erfc),
+    _erfc,
     [lambda ans, x: -2 / math.sqrt(math.pi) * _density(x)],
     "The complementary error function, 1 - `erf`, accurate where that is small.",
 )
@@ -697,7 +694,7 @@ def _hazard(ans: Any, x: Any) -> Any:
 log_ndtr = special_function(
     "lax.log_ndtr",
     "x",
-    narrowed(_log_ndtr),
+    _log_ndtr,
     [_hazard],
     "The logarithm of the probability that a normal number is below x.",
 )

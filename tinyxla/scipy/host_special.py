@@ -20,7 +20,6 @@ from tinyxla.lax.special import (
     Function,
     Partial,
     gauss,
-    narrowed,
     on_host,
     polynomial,
     scaled_erfc,
@@ -212,7 +211,7 @@ def _erfcx_slope(ans: Any, x: Any) -> Any:
     return tnp.where(ans == 0, 0.0, 2 * (x * ans) - 2 / math.sqrt(math.pi))
 
 
-@_with_derivatives(_erfcx_slope, compute=narrowed(_erfcx))
+@_with_derivatives(_erfcx_slope, compute=_erfcx)
 def erfcx(x: ArrayLike) -> Any:
     """exp(x^2) `erfc`(x), which is compiled.
 

@@ -119,11 +119,11 @@ def _normal_quantile(value: Array) -> Array:
     return tnp.where((value > 0) & (value < 1), inside, end)
 
 
-_quantile = with_slope(
-    "ndtri",
-    lax_special.narrowed(_normal_quantile),
-    lambda ans, x: math.sqrt(2 * math.pi) * tnp.exp(0.5 * ans * ans).astype(x.dtype),
-)
+def _normal_quantile_slope(ans: Array, x: Array) -> Array:
+    return math.sqrt(2 * math.pi) * tnp.exp(0.5 * ans * ans).astype(x.dtype)
+
+
+_quantile = lax_special.narrowed(with_slope("ndtri", _normal_quantile, _normal_quantile_slope))
 
 
 def _ratio(polynomials: tuple[tuple[float, ...], tuple[float, ...]], x: Array) -> Array:

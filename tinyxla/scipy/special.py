@@ -345,7 +345,7 @@ def _stirling(x: Array) -> Array:
 _ruled_log_beta = lax_special.special_function(
     "scipy.special.betaln",
     "a b",
-    lax_special.narrowed(_log_beta),
+    _log_beta,
     [
         lambda ans, a, b: lax_special.digamma(a) - lax_special.digamma(a + b),
         lambda ans, a, b: lax_special.digamma(b) - lax_special.digamma(a + b),
