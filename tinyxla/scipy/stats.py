@@ -298,7 +298,7 @@ def _normal(z: Any) -> Any:
 
 
 def _gamma(z: Any, a: Any) -> Any:
-    return tnp.where(z == math.inf, 0.0, xlogy(a - 1, z)) - z - gammaln(a)
+    return xlogy(a - 1, z) - z - gammaln(a)
 
 
 def _student(z: Any, df: Any) -> Any:
@@ -426,7 +426,7 @@ logistic = Invertible(
 gumbel_r = Invertible(
     "gumbel_r",
     "",
-    lambda z: tnp.where(z == -math.inf, 0.0, -z) - tnp.exp(-z),
+    lambda z: -z - tnp.exp(-z),
     cdf=lambda z: tnp.exp(-tnp.exp(-z)),
     sf=lambda z: _one_less_exp(-tnp.exp(-z)),
     ppf=lambda q: -tnp.log(-tnp.log(q)),
@@ -436,7 +436,7 @@ gumbel_r = Invertible(
 gumbel_l = Invertible(
     "gumbel_l",
     "",
-    lambda z: tnp.where(z == math.inf, 0.0, z) - tnp.exp(z),
+    lambda z: z - tnp.exp(z),
     cdf=lambda z: _one_less_exp(-tnp.exp(z)),
     sf=lambda z: tnp.exp(-tnp.exp(z)),
     ppf=lambda q: tnp.log(-tnp.log1p(-q)),
