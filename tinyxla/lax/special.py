@@ -7,6 +7,7 @@ the "Digital Library of Mathematical Functions", chapters 5, 7, 8, 10 and 25, fo
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 from collections.abc import Callable, Sequence
@@ -255,10 +256,12 @@ def _zeta_of_any(positive: Function) -> Function:
         found = positive(s, part) + sign * positive(s, rest) - sign * positive(s, 1 - low)
         return tnp.where(pole, tnp.where(tnp.asarray(s) >= 1, math.inf, math.nan), found)
 
+    def with_negative(s: Any, q: Any, found: Any) -> Any:
+        return cast(tnp.where(q < 0, below_zero(s, q), found), q.dtype)
+
     def function(s: Any, q: Any) -> Any:
         found = positive(s, tnp.maximum(q, 0.0))
-        with_negative = lambda found, q: cast(tnp.where(q < 0, below_zero(s, q), found), q.dtype)  # noqa: E731
-        return cond(tnp.any(q < 0), with_negative, lambda found, _: found, found, q)
+        return cond(tnp.any(q < 0), functools.partial(with_negative, s), lambda _, found: found, q, found)
 
     return function
 
