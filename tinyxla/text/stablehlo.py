@@ -8,7 +8,7 @@ Source: StableHLO specification, https://openxla.org/stablehlo/spec; XLA's opera
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -98,11 +98,11 @@ def print_stablehlo(module: Module, debug_info: bool = False) -> str:
     return print_module_op(module_op(with_paths(module) if debug_info else module, debug_info), debug_info)
 
 
-def module_op(module: Module, has_locations: bool = False) -> ModuleOp:
+def module_op(module: Module, has_locations: bool = False, rules: Mapping[str, Rule] | None = None) -> ModuleOp:
     """The graph as a module of MLIR, whose operations have the places in the program that they come from, if those are
-    wanted."""
+    wanted; with rules for operations of further dialects."""
     shapes = [p.shape.dimensions if isinstance(p.shape, Shape) else () for p in module.entry.parameters]
-    made = _Module(StableHloModule(_plain(module.name)), system_of(module.name, shapes), has_locations)
+    made = _Module(StableHloModule(_plain(module.name)), system_of(module.name, shapes), has_locations, rules or {})
     if made.system.variables:
         made.module.attributes["jax.uses_shape_polymorphism"] = IntegerAttr(1, "i1")
     made.function(module.entry, "main", is_public=True)
@@ -128,8 +128,9 @@ def type_of(shape: AnyShape) -> Type:
 class _Module:
     """The functions that have been written, by computation. Their first arguments are the variables of `system`."""
 
-    def __init__(self, module: ModuleOp, system: System, has_locations: bool) -> None:
+    def __init__(self, module: ModuleOp, system: System, has_locations: bool, rules: Mapping[str, Rule]) -> None:
         self.module = module
+        self.rules = {**_RULES, **rules}
         self.has_locations = has_locations
         self.system = system
         self._names: dict[int, str] = {}  # of functions that are written or being written
@@ -195,7 +196,7 @@ class Body:
         operands = [value for o in x.operands for value in self.values[o]]
         if name in _SILENT:
             return operands[:1]
-        rule = _RULES.get(name)
+        rule = self.module.rules.get(name)
         if name in OF_RESULT and has_symbolic_result(x):
             rule = OF_RESULT[name]
         elif self.module.system.variables and has_symbolic_attributes(x):
@@ -236,7 +237,12 @@ class Body:
         """A dialect's attribute of integers and lists of integers."""
         return _group(name, **parameters)
 
-    def region(self, computation: Computation, captured: Sequence[Value] | None = None) -> Region:
+    def region(
+        self,
+        computation: Computation,
+        captured: Sequence[Value] | None = None,
+        terminator: str = "stablehlo.return",
+    ) -> Region:
         """A computation as a region: of block arguments, or of values of outside."""
         if captured is None:
             arguments = [Value(type_of(p.shape)) for p in computation.parameters]
@@ -246,7 +252,7 @@ class Body:
         values = {p: [v] for p, v in zip(computation.parameters, given, strict=True)}
         body = Body(self.module, values, self.sizes.variables, self.sizes)
         results = body.run(computation)
-        body.emit("stablehlo.return", results, [], {})
+        body.emit(terminator, results, [], {})
         return Region([Block(arguments, body.operations)])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 
 import jax
 import jax.numpy as jnp
@@ -205,6 +206,44 @@ def texts_of_programs():
         yield described.tile_assignment_devices() if described.is_tiled() else None
     yield repr(SingleDeviceSharding(jax.devices()[1])._to_xla_hlo_sharding(1))
     yield repr(NamedSharding(_mesh(2, 2, 2), P(("x", "z"), "y"))._to_xla_hlo_sharding(2))
+
+
+def texts_of_functions_of_parts():
+    mesh = _mesh(4, 2)
+    ring = [(k, (k + 1) % 4) for k in range(4)]
+
+    def every(x):
+        sent = jax.lax.ppermute(x, "x", ring)
+        gathered = jax.lax.all_gather(x, "y", axis=1, tiled=True)
+        return jax.lax.psum(x, "x"), sent, gathered, jax.lax.axis_index("x")[None]
+
+    def nested(x):
+        return jax.shard_map(jnp.sin, in_specs=P("y"), out_specs=P("y"))(x)
+
+    def looped(x):
+        return jax.lax.fori_loop(0, 3, lambda k, y: y + jax.lax.pmax(x, "y"), x)
+
+    def mapped(f, ins, outs, **others):
+        return jax.shard_map(f, mesh=mesh, in_specs=ins, out_specs=outs, **others)
+
+    outs = (P(None, "y"), P("x", "y"), P("x"), P("x"))
+    placed = jax.device_put(_grid(8, 8), NamedSharding(mesh, P("x", "y")))
+    for function, x in (
+        (mapped(every, P("x", "y"), outs, check_vma=False), _grid(8, 8)),
+        (mapped(lambda x: jax.lax.psum(x * x, "x"), P("x", None), P(), axis_names={"x"}), placed),
+        (mapped(lambda: jax.lax.axis_index("y")[None], (), P("y")), None),
+        (mapped(nested, P("x"), P("x"), axis_names={"x"}), placed),
+        (mapped(looped, P("x", "y"), P("x", "y"), check_vma=False), _grid(8, 8)),
+    ):
+        with jax.set_mesh(mesh):
+            lowered = jax.jit(function).lower(*() if x is None else (x,))
+        for text in (lowered.as_text(), lowered.as_text(debug_info=True)):
+            yield re.findall(r"in_shardings=.* out_shardings=.* manual_axes=\{.*?\}", text)
+            yield (
+                re.findall(r"dense<(\[\[.*?\]\])>", text),
+                text.count("stablehlo.partition_id"),
+                text.count("sdy.return"),
+            )
 
 
 def serialized_executables():

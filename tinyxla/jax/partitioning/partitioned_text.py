@@ -4,7 +4,7 @@ and of constraints, in the notations of XLA and of Shardy."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tinyxla.api.aot import Lowered
@@ -15,8 +15,9 @@ from tinyxla.ops.host.custom_call import custom_call
 from tinyxla.shapes import Shape
 from tinyxla.tracing.core import trace
 from tinyxla.tracing.meshes import AbstractMesh
-from tinyxla.tracing.shardings import UNCONSTRAINED, axes_of, sums_of, with_sums
+from tinyxla.tracing.shardings import UNCONSTRAINED, axes_of
 from tinyxla.transforms.computations import interpret, results
+from tinyxla.transforms.sharded import sharding_constraint
 
 _TARGET = "Sharding"
 
@@ -28,38 +29,40 @@ def is_partitioned(lowered: Lowered) -> bool:
 
 def global_text(lowered: Lowered, dialect: str, debug_info: bool = False) -> str:
     """The program of whole arrays as text, in the dialect "hlo" or "stablehlo"."""
-    from tinyxla.text import print_module, print_stablehlo  # here, since few programs need it
+    from tinyxla.compiler.passes.expand import expand_to_hlo  # here: no compiler is loaded by `import jax`
+    from tinyxla.compiler.passes.inline_calls import inline_calls
+    from tinyxla.jax.partitioning.shardy import sharded_module_op  # here, since few programs need it
+    from tinyxla.text import print_module
+    from tinyxla.text.mlir.printer import print_module_op
+    from tinyxla.text.op_names import with_paths
 
     program: Any = lowered._program  # pyright: ignore[reportPrivateUsage]
-    module = Module(lowered.module.name, _with_calls(program.computation))
     placed = [*program.are_placed, *[True] * len(program.captured)]
     specs = [spec if is_placed else None for spec, is_placed in zip(program.specs[0], placed, strict=True)]
+    inlined = inline_calls(program.computation)
     if dialect == "hlo":
+        module = Module(lowered.module.name, expand_to_hlo(_with_calls(inlined)))
         return _annotated_hlo(print_module(module, metadata=debug_info), program.mesh, specs)
-    return _annotated_stablehlo(print_stablehlo(module), program.mesh, specs)
+    module = Module(lowered.module.name, inlined)
+    module = with_paths(module) if debug_info else module
+    return print_module_op(sharded_module_op(module, program.mesh, specs, debug_info), debug_info)
 
 
 def _with_calls(computation: Computation) -> Computation:
-    """A computation in XLA's operations, whose constraints are calls that name them."""
-    from tinyxla.compiler.passes.expand import expand_to_hlo  # here: no compiler is loaded by `import jax`
-    from tinyxla.compiler.passes.inline_calls import inline_calls
-
-    inlined = inline_calls(computation)
+    """A computation whose constraints are calls that name their shardings."""
 
     def apply(x: Instruction, operands: list[Any]) -> Any:
-        if x.op.name != "sharding-constraint":
+        if x.op is not sharding_constraint:
             return x.op(*operands, **x.attributes._asdict())
-        spec = [None if part is UNCONSTRAINED else axes_of(part) for part in x.attributes.spec]
-        wanted = with_sums(spec, sums_of(x.attributes.spec))
-        configuration = f"{hlo_text(x.attributes.mesh, [part or () for part in spec])} {sdy_text(wanted)}"
+        spec = [() if part is UNCONSTRAINED else axes_of(part) for part in x.attributes.spec]
+        configuration = hlo_text(x.attributes.mesh, spec)
         shape = Shape.of(operands[0])
         return custom_call(operands[0], custom_call_target=_TARGET, shape=shape, backend_config=configuration)
 
     def function(*arguments: Any) -> Any:
-        return results(interpret(inlined, arguments, apply))
+        return results(interpret(computation, arguments, apply))
 
-    made, _, _ = trace(function, inlined.parameter_shapes, inlined.name)
-    return expand_to_hlo(made)
+    return trace(function, computation.parameter_shapes, computation.name)[0]
 
 
 def hlo_text(mesh: AbstractMesh, spec: Sequence[Sequence[Any]]) -> str:
@@ -67,20 +70,9 @@ def hlo_text(mesh: AbstractMesh, spec: Sequence[Sequence[Any]]) -> str:
     return repr(HloSharding.of(mesh, spec))
 
 
-def sdy_text(spec: Sequence[Sequence[Any] | None]) -> str:
-    """A sharding as Shardy writes it: `<@mesh, [{"x"}, {?}], unreduced={"y"}>`; None leaves one open."""
-
-    def listed(axes: Iterable[Any]) -> str:
-        return "{" + ", ".join(f'"{name}"' for name in axes) + "}"
-
-    parts = ["{?}" if axes is None else listed(axes) for axes in spec]
-    unreduced = sorted(sums_of(spec).unreduced, key=str)
-    return f"<@mesh, [{', '.join(parts)}]{f', unreduced={listed(unreduced)}' if unreduced else ''}>"
-
-
 def _annotated_hlo(text: str, mesh: AbstractMesh, specs: Sequence[Any]) -> str:
     entry = text.index("ENTRY")
-    call = re.compile(rf'custom_call_target="{_TARGET}"(.*?), backend_config="(\{{.*?\}}) .*"')
+    call = re.compile(rf'custom_call_target="{_TARGET}"(.*?), backend_config=(\{{.*?\}})')
     parameter = re.compile(r"( = \S+ parameter\((\d+)\))")
 
     def with_sharding(found: re.Match[str]) -> str:
@@ -89,32 +81,6 @@ def _annotated_hlo(text: str, mesh: AbstractMesh, specs: Sequence[Any]) -> str:
 
     body = call.sub(lambda m: f'custom_call_target="{_TARGET}"{m[1]}, sharding={m[2]}', text[entry:])
     return text[:entry] + parameter.sub(with_sharding, body)
-
-
-def _annotated_stablehlo(text: str, mesh: AbstractMesh, specs: Sequence[Any]) -> str:
-    call = re.compile(
-        rf'"stablehlo.custom_call"\((%\w+)\) <\{{.*call_target_name = "{_TARGET}".*?\}}> : \(.*?\) -> \((.*)\)'
-    )
-    lines = text.splitlines()
-    sizes = ", ".join(f'"{name}"={size}' for name, size in mesh.shape_tuple)
-    counts = f"mhlo.num_partitions = {mesh.size} : i32, mhlo.num_replicas = 1 : i32"
-    lines[0] = lines[0].replace(" {", f" attributes {{{counts}}} {{\n  sdy.mesh @mesh = <[{sizes}]>", 1)
-
-    def constraint(found: re.Match[str]) -> str:
-        sharding = re.search(r"<@mesh, \[.*?\].*?>", found[0].replace("\\22", '"').replace('\\"', '"'))
-        assert sharding is not None
-        return f"sdy.sharding_constraint {found[1]} {sharding[0]} : {found[2]}"
-
-    def argument(found: re.Match[str]) -> str:
-        spec = specs[int(found[1])]
-        return found[0] if spec is None else f"{found[0]} {{sdy.sharding = #sdy.sharding{sdy_text(spec)}}}"
-
-    for k, line in enumerate(lines):
-        if "func.func public @main" in line:
-            lines[k] = re.sub(r"%arg(\d+): tensor<[^>]*>", argument, line)
-        else:
-            lines[k] = call.sub(constraint, line)
-    return "\n".join(lines) + "\n"
 
 
 class GlobalModule:

@@ -1,5 +1,5 @@
-"""MLIR in memory as text, in the generic form, which every version of MLIR reads; functions and modules are written in
-their own form.
+"""MLIR in memory as text, in the generic form, which every version of MLIR reads; functions, modules and operations of
+Shardy are written in their own form.
 
 Source: MLIR Language Reference, https://mlir.llvm.org/docs/LangRef/.
 """
@@ -112,6 +112,8 @@ def _operation(operation: Operation, names: _Names, indent: str) -> list[str]:
     signature = f"{_suffix(others)} : ({types}) -> ({results})"
     if names.has_locations and operation.location is not None:
         signature += f" loc({_location(operation.location)})"
+    if operation.name in _FORMS_OF_SHARDY:
+        return _operation_of_shardy(operation, names, indent)
     head = f'{indent}{names.results(operation.results)}"{operation.name}"({operands}){properties}'
     if not operation.regions:
         return [head + signature]
@@ -121,6 +123,41 @@ def _operation(operation: Operation, names: _Names, indent: str) -> list[str]:
             lines.append(f"{indent}}}, {{")
         lines += _region(region, names, indent)
     return [*lines, f"{indent}}}){signature}"]
+
+
+_FORMS_OF_SHARDY = ("sdy.sharding_constraint", "sdy.manual_computation", "sdy.return")
+
+
+def _operation_of_shardy(operation: Operation, names: _Names, indent: str) -> list[str]:
+    """`sdy.sharding_constraint %x <@mesh, [{"x"}]> : T`, `sdy.return %x : T`, and `sdy.manual_computation(%x)
+    in_shardings=[...] out_shardings=[...] manual_axes={"x"} (%arg1: T) { ... } : (U) -> V`."""
+    given, found = ([type_text(x.type) for x in values] for values in (operation.operands, operation.results))
+    operands = ", ".join(names[x] for x in operation.operands)
+    place = ""
+    if names.has_locations and operation.location is not None:
+        place = f" loc({_location(operation.location)})"
+    texts = {name: _of_shardy(x) for name, x in operation.attributes.items() if isinstance(x, OpaqueAttr)}
+    if not operation.regions:
+        shown = " ".join(filter(None, (operation.name, operands, texts.get("sharding"))))
+        types = f" : {', '.join(given)}" if given else ""
+        return [f"{indent}{names.results(operation.results)}{shown}{types}{place}"]
+    head = f"{indent}{names.results(operation.results)}{operation.name}({operands})"
+    (region,) = operation.regions
+    shown = " ".join(f"{name}={texts[name]}" for name in ("in_shardings", "out_shardings", "manual_axes"))
+    arguments = ", ".join(f"{names.argument(x)}: {type_text(x.type)}" for x in region.block.arguments)
+    lines = [f"{head} {shown} ({arguments}) {{"]
+    for inner in region.block.operations:
+        lines += _operation(inner, names, indent + "  ")
+    results = found[0] if len(found) == 1 else f"({', '.join(found)})"
+    return [*lines, f"{indent}}} : ({', '.join(given)}) -> {results}{place}"]
+
+
+def _of_shardy(x: OpaqueAttr) -> str:
+    """An attribute as it stands in an operation of Shardy: without the name of its kind."""
+    text = x.text
+    if text.startswith(("#sdy.sharding_per_value<", "#sdy<manual_axes")):
+        return text[text.index("<") + 1 : -1].removeprefix("manual_axes")
+    return text.removeprefix("#sdy.sharding")
 
 
 def _location(x: Location) -> str:
