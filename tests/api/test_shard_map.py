@@ -46,6 +46,34 @@ def test_parts_are_those_of_the_specs() -> None:
     assert total.sharding.spec == P("x")
 
 
+def test_loops_and_branches_make_values_vary_as_the_results_of_their_functions_do() -> None:
+    def function(x: Any) -> Any:
+        total, _ = lax.scan(lambda c, r: (c + r, None), jnp.zeros(4), x)
+        return lax.cond(True, lambda: total, lambda: jnp.ones(4))[None]
+
+    np.testing.assert_array_equal(_mapped(function, P("x"), P("x"))(ROWS), ROWS.reshape(4, 2, 4).sum(1))
+
+
+def test_eval_shape_says_along_which_axes_results_vary() -> None:
+    seen: list[Any] = []
+
+    def function(x: Any) -> Any:
+        seen.append([s.vma for s in tx.eval_shape(lambda y: (y.sum(), jnp.ones(2)), x)])
+        return x
+
+    _mapped(function, P("x"), P("x"))(ROWS)
+    assert seen[0] == [frozenset({"x"}), frozenset()]
+
+
+@pytest.mark.parametrize(
+    "derivative", [lambda x: tx.vjp(jnp.sin, jnp.ones(4))[1](x), lambda x: tx.linearize(jnp.sin, jnp.ones(4))[1](x)]
+)
+def test_tangents_and_cotangents_of_what_does_not_vary_must_not_vary(derivative: Any) -> None:
+    function = _mapped(lambda x: derivative(x[0])[0], P("x"), P("x"))
+    with pytest.raises(DifferentiationError, match=r"f32\[4\] varies along 'x', but belongs to .* that does not"):
+        function(ROWS)
+
+
 def test_the_mesh_may_be_the_current_one_and_values_may_be_captured() -> None:
     offset = jnp.arange(4.0)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Concatenate, Literal, overload
 
@@ -28,7 +28,7 @@ from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.symbolic import is_symbolic
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray, Operand, with_scalar_register
-from tinyxla.tracing.core import trace
+from tinyxla.tracing.core import state, trace, varying_like
 from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.tracing.references import filled, has_references, slotted, values_of, write_all
 from tinyxla.tracing.signatures import Argument, Arguments, Aux, P, R, SomeArray, Transformed, Unary
@@ -146,6 +146,10 @@ class Pullback:
             captured, rest = self.flatten()
             return Pullback.unflatten(rest, captured)(cotangent)
         typed = _matched("cotangent", cotangent, f"result of {self.__name__}", *self.outputs)
+        if state.manual is not None:
+            for c, y in zip(typed, self.outputs[0], strict=True):
+                if beyond := state.manual.wrong_axes(c, y):
+                    raise varies_error(f"vjp of {self.__name__}: the cotangent", c, "a result", beyond)
         return pytrees.unflatten(self.inputs[1], _with_zeros(self.flat(typed), self.inputs[0]))
 
     def flatten(self) -> tuple[list[Any], Any]:
@@ -311,12 +315,22 @@ def _matched_leaf(
     )
 
 
+def varies_error(what: str, x: Any, template: str, axes: Iterable[Hashable]) -> DifferentiationError:
+    """A tangent or cotangent that devices have different ones of belongs to what all have alike."""
+    names = ", ".join(map(repr, sorted(axes, key=str)))
+    return DifferentiationError(
+        f"{what} {Shape.of(x)} varies along {names}, but belongs to {template} that does not; make that vary by "
+        f"lax.pcast(..., ({names},), to='varying'), or sum what varies by lax.psum.",
+        state.source,
+    )
+
+
 def _with_zeros(cotangents: Sequence[Any], inputs: Sequence[Array]) -> list[Any]:
     """Derivatives as arrays, as weakly typed as what they belong to; zeros of type float0 where there is none."""
     found: list[Any] = []
     for c, x in zip(cotangents, inputs, strict=True):
         if element_type(x.dtype).is_inexact:
-            found.append((zeros_like(x) if c is None else c).with_weak_type(x.weak_type))
+            found.append((varying_like(zeros_like(x), x) if c is None else c).with_weak_type(x.weak_type))
         else:
             found.append(np.zeros(x.shape, float0))
     return found

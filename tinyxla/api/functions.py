@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import reprlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from tinyxla.shapes.symbolic import index
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, converts
 from tinyxla.tracing.config import config
-from tinyxla.tracing.core import trace
+from tinyxla.tracing.core import state, trace
 from tinyxla.tracing.device import PlacementOf, check_placement
 from tinyxla.tracing.float_zeros import is_float0, without_float0
 from tinyxla.tracing.meshes import current_mesh
@@ -45,7 +45,8 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True, init=False)
 class ShapeDtypeStruct:
-    """Shape and dtype of an array that need not exist, and where it would be; over an abstract mesh, too.
+    """Shape and dtype of an array that need not exist, and where it would be; over an abstract mesh, too. Inside of
+    `shard_map`, `vma` are the axes along which it varies among devices.
 
     Example:
         >>> import tinyxla as tx
@@ -57,17 +58,26 @@ class ShapeDtypeStruct:
     dtype: Any
     sharding: Any = None
     weak_type: bool = False
+    vma: frozenset[Hashable] = frozenset()
 
     def __new__(cls, *args: Any, **options: Any) -> ShapeDtypeStruct:
         dtype = args[1] if len(args) > 1 else options.get("dtype")
         return object.__new__(_KeysStruct if cls is ShapeDtypeStruct and isinstance(dtype, KeyType) else cls)
 
     def __init__(
-        self, shape: Sequence[int], dtype: Any, *, sharding: Any = None, weak_type: bool = False, **ignored: Any
+        self,
+        shape: Sequence[int],
+        dtype: Any,
+        *,
+        sharding: Any = None,
+        weak_type: bool = False,
+        vma: Iterable[Hashable] | None = None,
+        manual_axis_type: Any = None,
+        **ignored: Any,
     ) -> None:
         if not isinstance(shape, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ArgumentError(f"The shape of a ShapeDtypeStruct must be a tuple of integers, but is {shape!r}.")
-        unknown = ignored.keys() - {"vma", "is_ref", "manual_axis_type"}
+        unknown = ignored.keys() - {"is_ref"}
         if unknown or dtype is None:
             said = f"does not know {sorted(unknown)}" if unknown else "needs a dtype"
             raise ArgumentError(f"ShapeDtypeStruct {said}; give shape, dtype, sharding and weak_type.")
@@ -82,6 +92,8 @@ class ShapeDtypeStruct:
         object.__setattr__(self, "dtype", element_type(named if isinstance(named, np.dtype) else dtype).dtype)
         object.__setattr__(self, "sharding", sharding)
         object.__setattr__(self, "weak_type", weak_type)
+        varying = getattr(manual_axis_type, "varying", None) if vma is None else vma
+        object.__setattr__(self, "vma", frozenset(varying or ()))
 
     @classmethod
     def like(cls, x: Any) -> ShapeDtypeStruct:
@@ -102,13 +114,18 @@ class ShapeDtypeStruct:
             ShapeDtypeStruct(shape=(3,), dtype=float32)
         """
         given = x if hasattr(x, "shape") and hasattr(x, "dtype") else as_array(x)
-        return cls(given.shape, given.dtype, weak_type=bool(getattr(given, "weak_type", False)))
+        return cls(
+            given.shape,
+            given.dtype,
+            weak_type=bool(getattr(given, "weak_type", False)),
+            vma=getattr(given, "vma", None),
+        )
 
     def update(self, **changes: Any) -> ShapeDtypeStruct:
         """The same with other fields.
 
         Args:
-            **changes: new values of shape, dtype, sharding and weak_type.
+            **changes: new values of shape, dtype, sharding, weak_type and vma.
 
         Returns:
             A `ShapeDtypeStruct`.
@@ -121,7 +138,8 @@ class ShapeDtypeStruct:
         >>> ShapeDtypeStruct((2, 3), "float32").update(shape=(4,))
         ShapeDtypeStruct(shape=(4,), dtype=float32)
         """
-        kept: dict[str, Any] = {name: getattr(self, name) for name in ("shape", "dtype", "sharding", "weak_type")}
+        names = ("shape", "dtype", "sharding", "weak_type", "vma")
+        kept: dict[str, Any] = {name: getattr(self, name) for name in names}
         return ShapeDtypeStruct(**{**kept, **changes})
 
     def __len__(self) -> int:
@@ -454,8 +472,13 @@ def eval_shape(function: Function, *args: Any, **kwargs: Any) -> Any:
         of_values = threaded(of_given, references)
         values = values_of(references)
         traced = wraps(function)(lambda *args, **kwargs: of_values(values, *args, **kwargs)[0])
-        made, _, weak, tree = trace_tree(traced if references else of_arrays, given, named)
-        return shapes_of(made, weak, tree)
+        made, captured, weak, tree = trace_tree(traced if references else of_arrays, given, named)
+        found = shapes_of(made, weak, tree)
+        if state.manual is None:
+            return found
+        axes = state.manual.outputs_vary(made, [*pytrees.leaves((given, named)), *captured])
+        typed = [x.update(vma=varies) for x, varies in zip(pytrees.leaves(found), axes, strict=True)]
+        return pytrees.unflatten(tree, typed)
 
     found = discovered(run)
     return _with_types(found, shardings) if any(x is not None for x in shardings) else found

@@ -9,7 +9,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from tinyxla.api.derivatives import recorded_pullback
+from tinyxla.api.derivatives import recorded_pullback, varies_error
 from tinyxla.api.functions import (
     Function,
     OfLeaves,
@@ -27,7 +27,7 @@ from tinyxla.shapes import Shape, element_type
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import with_scalar_register
 from tinyxla.tracing.axis_types import EVERY, with_auto_axes
-from tinyxla.tracing.core import trace, within_scope
+from tinyxla.tracing.core import state, trace, within_scope
 from tinyxla.tracing.float_zeros import is_float0
 from tinyxla.tracing.promotion import as_array, float0
 from tinyxla.tracing.signatures import Arguments, Aux, R
@@ -115,7 +115,12 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
 
     def derivative(captured: list[Any], *tangents: Any) -> Any:
         zeros = [movement.full(0, s.dtype, s.dimensions) for s in shapes]  # where the way back is, since it is linear
-        given = _leaves_like(inputs, treedef, tangents, f"the derivative of {name}: a tangent", is_strict=True)
+        what = f"the derivative of {name}: a tangent"
+        given = _leaves_like(inputs, treedef, tangents, what, is_strict=True)
+        if state.manual is not None:
+            for t, x in zip(given, inputs, strict=True):
+                if t is not None and (beyond := state.manual.varies_beyond(t, x)):
+                    raise varies_error(what, t, "an argument", beyond)
         operands = [*zeros, *captured, *chosen(given, flows)]
         is_typed = any(x.sharding is not None for x in outputs)  # what the way back computes has no types
         moves = iter(with_auto_axes(EVERY, lambda: run(forth(), operands)) if is_typed else run(forth(), operands))

@@ -27,6 +27,7 @@ from tinyxla.partitioning.placement import placed, placed_result
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing.array import Array
+from tinyxla.tracing.core import varying_like
 
 Sizes = Sequence[int]
 
@@ -101,7 +102,8 @@ def full_like(
     kind = like.dtype if dtype is None else dtype
     if sharding is None and shape is None and layout_of(like) is not None:
         sharding = like.sharding
-    return full(like.shape if shape is None else shape, fill_value, kind, sharding=sharding)
+    made = full(like.shape if shape is None else shape, fill_value, kind, sharding=sharding)
+    return varying_like(made, like)
 
 
 def zeros_like_array(x: ArrayLike) -> Array:

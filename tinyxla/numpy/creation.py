@@ -44,7 +44,7 @@ from tinyxla.shapes.shape import canonical_axis
 from tinyxla.shapes.symbolic import has_symbolic, is_symbolic, length, max_dim, may_exceed
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.config import config
-from tinyxla.tracing.core import Tracer, on_current_mesh, state
+from tinyxla.tracing.core import Tracer, on_current_mesh, state, varying_like
 from tinyxla.tracing.float_zeros import is_float0
 from tinyxla.tracing.meshes import Mesh, context, current_mesh
 from tinyxla.tracing.promotion import (
@@ -549,6 +549,7 @@ def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: Any = None, shape: Any
         made = _full(shape_of("full_like", sizes), fill_value, found)  # no type is named, which could be narrowed
     else:
         made = full(sizes, fill_value, found if dtype is None else dtype)
+    made = varying_like(made, a)
     if shape is None and (layout_of(a) is not None or _is_over_current_mesh(a)):
         made = placed("full_like", made, a.sharding)
     return made if is_float0(made) else made.with_weak_type(weak and dtype is None)

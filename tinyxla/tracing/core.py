@@ -571,6 +571,18 @@ class ManualAxes(Protocol):
         """A value that varies as x does."""
         ...
 
+    def varying_like(self, value: Any, x: Any) -> Any:
+        """A value that varies along the axes along which x varies."""
+        ...
+
+    def outputs_vary(self, computation: Computation, operands: Sequence[Any]) -> list[frozenset[Hashable]]:
+        """The axes along which the results of a computation of these values vary."""
+        ...
+
+    def varies_beyond(self, value: Any, x: Any) -> frozenset[Hashable]:
+        """The axes along which a value varies and x does not."""
+        ...
+
     def wrong_axes(self, cotangent: Any, x: Any) -> frozenset[Hashable]:
         """The axes along which a cotangent is none of x."""
         ...
@@ -597,6 +609,11 @@ def outside_of_traces(function: Callable[[], _Result]) -> _Result:
 def varying_axes(x: Any) -> frozenset[Hashable] | None:
     """The axes of functions of parts around along which a value varies among devices; None where that is not known."""
     return None if state.manual is None else state.manual.varying(x)
+
+
+def varying_like(value: Any, x: Any) -> Any:
+    """A value that varies among devices along the axes along which x does, inside of functions of parts."""
+    return value if state.manual is None else state.manual.varying_like(value, x)
 
 
 axis_indices: ContextVar[Mapping[Hashable, Any]] = ContextVar(

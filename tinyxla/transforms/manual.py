@@ -28,7 +28,7 @@ from tinyxla.tracing.meshes import AbstractMesh, Mesh
 from tinyxla.tracing.shardings import Sharding, Spec
 from tinyxla.transforms.annotated import AnnotatedTrace
 from tinyxla.transforms.computations import interpret, results, unpacked
-from tinyxla.transforms.key_arrays import KeyArray
+from tinyxla.transforms.key_arrays import KeyArray, of_words
 from tinyxla.transforms.partial_sums import NOT_LINEAR, is_zero, linear_operands, refusal_of_sums
 
 Axes = frozenset[Hashable]  # names of those along which a value varies, and a `SumAxis` for others
@@ -155,7 +155,7 @@ class ManualTrace(AnnotatedTrace[Axes]):
             return self.varying(x.carried)
         if isinstance(x, KeyArray):
             return self.varying(x.words)
-        return _NONE
+        return getattr(x, "vma", _NONE)  # of a description of an array
 
     def wrong_axes(self, cotangent: Any, x: Any) -> Axes:
         """The axes along which a cotangent is none of x: it varies where x does not, or is not a summand where it must
@@ -169,14 +169,30 @@ class ManualTrace(AnnotatedTrace[Axes]):
         beyond = (axes - wanted).union(a for a in summands if a not in axes)
         return frozenset(a.name if isinstance(a, SumAxis) else a for a in beyond)
 
+    def varies_beyond(self, value: Any, x: Any) -> Axes:
+        """The axes along which a value varies and x does not; none of a value of which that is not known."""
+        axes, own = self.varying(value), self.varying(x)
+        return _NONE if own is None else frozenset(a for a in (axes or _NONE) - own if not isinstance(a, SumAxis))
+
     def like(self, value: Any, x: Any) -> Any:
         """A value that varies as x does."""
         return spread_along(value, _NONE, self.varying(x) or _NONE)
 
+    def varying_like(self, value: Any, x: Any) -> Any:
+        """A value that varies along the axes along which x varies."""
+        if isinstance(value, KeyArray):
+            return of_words(value.dtype, (self.varying_like(value.words, x),))
+        axes = frozenset(a for a in self.varying(x) or _NONE if not isinstance(a, SumAxis))
+        return spread_along(value, self.varying(value) or _NONE, axes)
+
+    def outputs_vary(self, computation: Computation, operands: Sequence[Any]) -> list[Axes]:
+        """The axes along which the results of a computation of these values vary."""
+        return outputs_vary(computation, [self.varying(x) or _NONE for x in operands])
+
     def settled(self, carry: list[Any], step: Computation, operands: Sequence[Any]) -> list[Any]:
         """What a loop carries, varying along the axes along which the results of its step do; the same objects if that
         is how it is."""
-        after = outputs_vary(step, [self.varying(x) or _NONE for x in operands])
+        after = self.outputs_vary(step, operands)
         before = [self.varying(x) for x in carry]  # None of a value of another trace, which stays
         pairs = zip(carry, before, after, strict=False)
         return [x if b is None or b >= a else spread_along(x, b, a) for x, b, a in pairs]

@@ -72,6 +72,31 @@ def jaxprs_of_functions_of_parts():
     yield eqn.primitive.name, eqn.params["sharding"].spec[1], sorted(eqn.params["unconstrained_dims"])
 
 
+def jaxprs_of_loops_compute_what_the_functions_do():
+    mesh = _mesh(4)
+
+    def loop(a, w):
+        return jax.lax.scan(lambda c, r: (jnp.sin(c * w) + r, c * r), a[0], a)
+
+    def descent(a, w):
+        return jax.lax.scan(lambda w, r: (w - 0.1 * jax.grad(lambda w: jnp.mean((r * w) ** 2))(w), None), w, a)[0]
+
+    functions = (
+        (descent, P()),
+        (lambda a, w: jax.grad(lambda w: loop(a, w)[0])(w)[None], P("x")),
+        (lambda a, w: jax.lax.psum(loop(a, w)[1].sum(), "x"), P()),
+        (lambda a, w: jax.lax.fori_loop(0, 3, lambda i, c: c * w + jax.lax.psum(a[0], "x"), w * 2), P()),
+        (lambda a, w: jax.hessian(lambda w: jax.lax.psum(loop(a, w)[0], "x"))(w), P()),
+        (lambda a, w: jax.vmap(lambda b: loop(a, b * w)[0])(jnp.arange(3.0))[None], P("x")),
+    )
+    x, w = _grid(8) / 3, np.float32(1.3)
+    for f, outs in functions:
+        mapped = jax.shard_map(f, mesh=mesh, in_specs=(P("x"), P()), out_specs=outs)
+        for g in (mapped, jax.grad(lambda *args, mapped=mapped: mapped(*args).sum(), argnums=(0, 1))):
+            jaxpr = jax.make_jaxpr(g)(x, w)
+            yield [np.asarray(y) for y in jax.core.eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, x, w)]
+
+
 def kinds_of_axes():
     seen = []
 
@@ -410,6 +435,49 @@ def checks_of_what_varies():
     yield of(shard(lambda a: a, in_specs=(P("x"), P("x")), out_specs=P("x")), x)
     yield of(shard(lambda a: a.sum(), in_specs=P("x"), out_specs=P("x")), x)
     yield of(lambda: jax.shard_map(lambda a: a, in_specs=P("x"), out_specs=P("x"))(x))
+
+
+def loops_and_branches_keep_the_axes_along_which_values_vary():
+    mesh = _mesh(4, 2)
+    x = _grid(8)
+
+    def said(f, *words):
+        mapped = jax.shard_map(f, mesh=mesh, in_specs=(P("x"), P("y")), out_specs=P(("x", "y")))
+        try:
+            return jax.tree.map(np.asarray, mapped(x, x))
+        except (TypeError, ValueError) as error:
+            return error, [word in str(error) for word in words]
+
+    zero, two = jnp.zeros(()), jnp.zeros(2)
+    to_x, to_y = (f"applying `jax.lax.pcast(..., ('{name}',), to='varying')`" for name in "xy")
+    both = partial(jax.lax.pcast, axis_name="y", to="varying")
+    yield said(lambda a, b: jax.lax.cond(True, lambda: a, lambda: b[:2]), to_x, to_y, "to the output of true_fun")
+    yield said(lambda a, b: jax.lax.cond(True, lambda: both(a), lambda: both(jnp.ones_like(a))))
+    yield said(lambda a, b: jax.lax.switch(0, [lambda: a, lambda: a * 2, lambda: two]), "the manual axis types")
+    yield said(lambda a, b: jax.lax.scan(lambda c, r: (c + r, None), zero, a)[0][None], to_x, "input carry c has type")
+    yield said(lambda a, b: jax.lax.fori_loop(0, 3, lambda i, c: c + a, two), to_x, "loop_carry[1]")
+    yield said(lambda a, b: jax.lax.while_loop(lambda c: c[0] < 3, lambda c: c + a + 1, two), to_x, "input carry c")
+    yield said(
+        lambda a, b: jax.lax.scan(lambda c, _: ((c[1], c[0]), None), (a, two), None, 2)[0], "carry component c[1]"
+    )
+    yield said(lambda a, b: both(jax.lax.scan(lambda c, r: (c + r, None), jnp.zeros_like(a[0]), a)[0][None]))
+    yield said(lambda a, b: jax.linearize(jnp.sin, two)[1](a), to_x, "to the primal value passed to `jax.linearize`")
+    yield said(lambda a, b: jax.vjp(jnp.sin, two)[1](a)[0], "for argument to VJP function")
+
+
+def arrays_like_others_vary_as_these():
+    seen = []
+
+    def f(a):
+        struct = jax.eval_shape(lambda b: b * 2, a)
+        made = [jnp.ones_like(a), jnp.zeros_like(a, dtype=int), jnp.full_like(a, 2, shape=3), jax.lax.full_like(a, 2.0)]
+        made += [jnp.ones_like(struct), jax.grad(lambda b: 3.0)(a[0]), jnp.ones(a.shape), jnp.ones_like(jnp.ones(2))]
+        seen.extend(sorted(jax.typeof(x).mat.varying) for x in (struct, *made))
+        keys = jnp.full_like(jax.random.split(jax.random.key(0), 2), jax.random.key(1))
+        return a, jax.random.key_data(keys)
+
+    f = jax.shard_map(f, mesh=_mesh(4), in_specs=P("x"), out_specs=(P("x"), P()))
+    yield f(_grid(8)), seen
 
 
 def some_axes_by_hand():

@@ -227,6 +227,17 @@ _TABLE: tuple[tuple[str, str], ...] = (
     ),
     ("^The cotangent must have the structure of the result", "unexpected tree structure"),
     (
+        rf"^vjp of .*: the cotangent {_SHAPE} varies along",
+        "unexpected JAX type (e.g. shape/dtype) for argument to VJP function: got {1:type}, which varies along manual "
+        "axes",
+    ),
+    (
+        rf"^the derivative of .*: a tangent {_SHAPE} varies along (.*), but belongs",
+        "linearized function called on tangent values inconsistent with the original primal values: Got tangent aval "
+        "{1:type}. This might be fixed by applying `jax.lax.pcast(..., ({2},), to='varying')` to the primal value "
+        "passed to `jax.linearize`",
+    ),
+    (
         rf"^the derivative of .*: a tangent must have the (?:shape|type) .*, but is {_SHAPE}",
         "linearized function called on tangent values inconsistent with the original primal values: got {1:type}",
     ),

@@ -11,6 +11,7 @@ from tinyxla.jax.jaxprs.jaxpr import REF_EFFECT, ClosedJaxpr
 from tinyxla.jax.jaxprs.traces import recording
 from tinyxla.jax.jaxprs.translation import of_computation
 from tinyxla.tracing import pytrees
+from tinyxla.tracing.core import state
 from tinyxla.tracing.references import (
     Reference,
     discovered,
@@ -106,6 +107,16 @@ def closed_jaxpr(
     count = len(made.parameters) - len(captured)
     jaxpr, constants = of_computation(made, count, name_of(function), weak, _weak_types((args, kwargs or {}), count))
     return ClosedJaxpr(jaxpr, [*captured, *constants]), weak, tree
+
+
+def restaged_jaxpr(function: Function, args: tuple[Any, ...]) -> ClosedJaxpr:
+    """The jaxpr of a function that evaluates jaxprs, or what was made of them: these say by `pvary` what varies among
+    devices, so that nothing needs to be known of the arguments."""
+    outer, state.manual = state.manual, None
+    try:
+        return closed_jaxpr(function, args)[0]
+    finally:
+        state.manual = outer
 
 
 def _weak_types(arguments: Any, count: int) -> list[bool]:

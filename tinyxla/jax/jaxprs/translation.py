@@ -462,6 +462,12 @@ def _loop(x: Instruction, operands: list[Atom]) -> Translated:
     return primitives["while"], params, operands
 
 
+def _branches(x: Instruction, operands: list[Atom]) -> Translated:
+    if x.operands[0].array_shape.element_type.name != "s32":
+        return None
+    return primitives["cond"], {"branches": tuple(map(closed_computation, x.attributes.branch_computations))}, operands
+
+
 def _slice_params(x: Instruction, a: Any) -> Params:
     strides = None if all(s == 1 for s in a.strides) else a.strides
     return {"start_indices": a.start_indices, "limit_indices": a.limit_indices, "strides": strides}
@@ -478,6 +484,7 @@ _TRANSLATIONS: dict[str, Callable[[Instruction, list[Atom]], Translated]] = {
     "select-and-scatter": _select_and_scatter,
     "checkpoint-name": _simple("name", lambda x, a: {"name": a.name}),
     "while": _loop,
+    "conditional": _branches,
     "all-reduce": _all_reduce,
     "collective-permute": _permute,
     "shard-map": _shard_map,

@@ -14,15 +14,17 @@ import numpy as np
 from tinyxla import lax
 from tinyxla.api.functions import ShapeDtypeStruct, arrays_of
 from tinyxla.errors import ArgumentError
+from tinyxla.jax.errors.varying_checks import alike_branches, keeping_axes
 from tinyxla.jax.jaxprs.jaxpr import ClosedJaxpr, jaxpr_as_fun
 from tinyxla.jax.jaxprs.loops.loop_batching import BATCHERS
 from tinyxla.jax.jaxprs.loops.loop_derivatives import DERIVATIVES
 from tinyxla.jax.jaxprs.primitives.catalogue import primitives
-from tinyxla.jax.jaxprs.staging import closed_jaxpr
+from tinyxla.jax.jaxprs.staging import closed_jaxpr, restaged_jaxpr
 from tinyxla.jax.jaxprs.traces.recording import LoopRegion, is_recording
 from tinyxla.lax.loops.threading_references import branching, looping, scanning
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import ConcreteArray
+from tinyxla.tracing.core import varying_axes
 from tinyxla.tracing.promotion import as_array
 from tinyxla.transforms.custom import apply
 
@@ -30,7 +32,7 @@ Function = Callable[..., Any]
 
 
 def _structs(values: Sequence[Any]) -> list[ShapeDtypeStruct]:
-    return [ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type) for x in values]
+    return [ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type, vma=varying_axes(x)) for x in values]
 
 
 def _settled(step: Function, carry: list[Any], *others: Any) -> tuple[ClosedJaxpr, list[bool], Any, list[Any]]:
@@ -67,6 +69,7 @@ def scan(
     unroll: int | bool = 1,
     _split_transpose: bool = False,
 ) -> Any:
+    f = keeping_axes("scan", f)
     return (_scan if is_recording() else lax.scan)(f, init, xs, length, reverse, unroll, _split_transpose)
 
 
@@ -86,7 +89,7 @@ def _scan(f: Function, init: Any, xs: Any, length: int | None, reverse: bool, un
         return [*arrays_of(after, "lax.scan: the carry")[0], *ys]
 
     ys_tree: Any = None
-    elements = [ShapeDtypeStruct(x.shape[1:], x.dtype) for x in rows]
+    elements = [ShapeDtypeStruct(x.shape[1:], x.dtype, vma=varying_axes(x)) for x in rows]
     closed, weak, _, carry = _settled(step, carry, elements)
     params = {
         "reverse": reverse,
@@ -116,11 +119,12 @@ def _open(closed: ClosedJaxpr) -> Any:
     def flat(*values: Any) -> list[Any]:
         return jaxpr_as_fun(ClosedJaxpr(function, values[:count]))(*values[count:])
 
-    return closed_jaxpr(flat, tuple(structs))[0].jaxpr if count else function
+    return restaged_jaxpr(flat, tuple(structs)).jaxpr if count else function
 
 
 @functools.wraps(lax.while_loop)
 def while_loop(cond_fun: Function, body_fun: Function, init_val: Any, **options: Any) -> Any:
+    body_fun = keeping_axes("while_loop", body_fun)
     if not is_recording() or options:
         return lax.while_loop(cond_fun, body_fun, init_val, **options)
     return _while_loop(cond_fun, body_fun, init_val)
@@ -151,6 +155,7 @@ def _is_known(bound: Any) -> bool:
 
 @functools.wraps(lax.fori_loop)
 def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, **options: Any) -> Any:
+    body_fun = keeping_axes("fori_loop", body_fun, 1)
     if not is_recording():
         return lax.fori_loop(lower, upper, body_fun, init_val, **options)
     if _is_known(lower) and _is_known(upper):
@@ -170,13 +175,16 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, **optio
 def cond(pred: Any, *args: Any, **options: Any) -> Any:
     functions = args[:2]
     if not is_recording() or options or not all(map(callable, functions)):
+        if all(map(callable, functions)):
+            args = (*alike_branches("cond", functions), *args[2:])
         return lax.cond(pred, *args, **options)
     index = lax.convert_element_type(as_array(pred) != 0 if as_array(pred).dtype != bool else pred, "int32")
-    return _branches("lax.cond", index, functions[::-1], args[2:])
+    return _branches("lax.cond", index, alike_branches("cond", functions)[::-1], args[2:])
 
 
 @functools.wraps(lax.switch)
 def switch(index: Any, branches: Sequence[Function], *operands: Any, **options: Any) -> Any:
+    branches = alike_branches("switch", branches) if isinstance(branches, tuple | list) else branches
     if not is_recording() or options or len(branches) == 1:
         return lax.switch(index, branches, *operands, **options)
     chosen = lax.convert_element_type(lax.clamp(0, index, len(branches) - 1), "int32")
@@ -186,6 +194,8 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any, **options: 
 @branching
 @branching
 def _branches(what: str, index: Any, functions: Sequence[Function], operands: Sequence[Any]) -> Any:
+    if varying_axes(index):  # then cotangents are summed outside of the branches
+        return lax.switch(index, functions, *operands)
     values, tree = arrays_of(tuple(operands), f"{what}: operand ")
     structs = _structs(values)
     traced = [closed_jaxpr(lambda *x, f=f: f(*pytrees.unflatten(tree, x)), tuple(structs)) for f in functions]
@@ -203,7 +213,7 @@ def _branches(what: str, index: Any, functions: Sequence[Function], operands: Se
         def flat(*x: Any, own: Any = closed.jaxpr, span: slice = slice(start, stop)) -> list[Any]:
             return jaxpr_as_fun(ClosedJaxpr(own, x[span]))(*x[len(captured) :])
 
-        jaxprs.append(closed_jaxpr(flat, (*constants, *structs))[0] if captured else closed)
+        jaxprs.append(restaged_jaxpr(flat, (*constants, *structs)) if captured else closed)
         start = stop
     found = _bound("cond", {"branches": tuple(jaxprs)}, [index, *captured, *values])
     weak = [all(w) for w in zip(*(weak for _, weak, _ in traced), strict=True)]

@@ -10,7 +10,7 @@ from typing import Any
 
 from tinyxla.api.functions import ShapeDtypeStruct
 from tinyxla.jax.jaxprs.jaxpr import ClosedJaxpr, jaxpr_as_fun
-from tinyxla.jax.jaxprs.staging import closed_jaxpr
+from tinyxla.jax.jaxprs.staging import restaged_jaxpr
 from tinyxla.jax.jaxprs.traces.recording import Batched, Batcher, Region
 from tinyxla.ops import movement
 from tinyxla.ops.op import Axes
@@ -30,7 +30,7 @@ def _mapped_jaxpr(closed: ClosedJaxpr, lanes: Lanes, is_mapped: Flags, wanted: F
         flows[:] = [axis is not None or w for axis, w in zip(found.axes, wanted, strict=True)]
         return _aligned(lanes, found.values, found.axes, flows, [0] * len(flows))
 
-    return closed_jaxpr(function, _structs(closed, lanes, is_mapped))[0], flows
+    return restaged_jaxpr(function, _structs(closed, lanes, is_mapped)), flows
 
 
 def _structs(closed: ClosedJaxpr, lanes: Lanes, is_mapped: Flags) -> tuple[ShapeDtypeStruct, ...]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from tinyxla.api.functions import ShapeDtypeStruct
 from tinyxla.hlo import Computation
 from tinyxla.jax.jaxprs.jaxpr import ClosedJaxpr
-from tinyxla.jax.jaxprs.staging import closed_jaxpr
+from tinyxla.jax.jaxprs.staging import restaged_jaxpr
 from tinyxla.jax.jaxprs.traces.recording import Derivatives, Region
 from tinyxla.ops import movement
 from tinyxla.shapes import Shape
@@ -36,7 +36,7 @@ def _struct(shape: Any, count: int | None = None) -> ShapeDtypeStruct:
 
 
 def _recorded(function: Callable[..., Any], shapes: Sequence[Any]) -> ClosedJaxpr:
-    return closed_jaxpr(function, tuple(map(_struct, shapes)))[0]
+    return restaged_jaxpr(function, tuple(map(_struct, shapes)))
 
 
 def _opened(closed: ClosedJaxpr) -> Computation:

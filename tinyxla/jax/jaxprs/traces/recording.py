@@ -193,6 +193,7 @@ class LoopRegion(Region):
 
     derivatives: Derivatives | None = None
     has_derivatives: bool = field(default=True, init=False)
+    gives_cotangents: bool = field(default=True, init=False)
 
     def flows(self, computation: Computation, wanted: Mask) -> Mask:
         return flowing(computation, wanted)
