@@ -362,7 +362,7 @@ class Jitted(Described, Generic[P, R]):
             )
         program = compile_log.traced(
             self.__name__,
-            lambda: Program(self._with_static(count, key.static), given, others, key.structure),
+            functools.partial(Program, self._with_static(count, key.static), given, others, key.structure),
             lambda program: program.computation,
         )
         if config.explain_cache_misses:

@@ -38,7 +38,7 @@ from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray, delete_all, signature_of, without_memory, wrap_dense
 from tinyxla.tracing.axis_types import explicit_axes
-from tinyxla.tracing.core import Interpreted
+from tinyxla.tracing.core import Interpreted, state
 from tinyxla.tracing.meshes import AbstractMesh, Mesh
 from tinyxla.tracing.shardings import NamedSharding, Sharding, SingleDeviceSharding, Spec, spec_of
 from tinyxla.transforms import call
@@ -54,9 +54,9 @@ class Program:
     def __init__(
         self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], structure: pytrees.TreeDef
     ) -> None:
-        made, captured, weak, tree = rarely_collected(
-            lambda: trace_tree(function, args, kwargs, names=lambda: parameter_names(function, args, kwargs))
-        )
+        names = functools.partial(parameter_names, function, args, kwargs)
+        trace = functools.partial(trace_tree, function, args, kwargs, names=names)
+        made, captured, weak, tree = rarely_collected(trace) if state.staging is None else trace()
         self.structure = structure  # of the arguments
         self.has_kwargs = bool(kwargs)  # else the structure is that of the positional ones alone
         self.weak = weak
