@@ -252,6 +252,12 @@ class PartitionedProgram(Program):
         return list(zip(self._owners, self._specs, strict=True))
 
     @property
+    def argument_specs(self) -> tuple[Spec, ...]:
+        """How arguments are split over the mesh, as far as its axes can say it."""
+        pairs = [(translated(spec, owner, self.mesh), spec) for owner, spec in self._inputs]
+        return tuple(found or ((),) * len(spec) for found, spec in pairs)
+
+    @property
     def specs(self) -> tuple[tuple[Spec, ...], tuple[Spec, ...]]:
         """How arguments and results are split over the mesh, as far as its axes can say it."""
         given, results = (

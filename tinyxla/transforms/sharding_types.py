@@ -83,7 +83,7 @@ def type_of(x: Any) -> Spec:
     """How an array is split along explicit axes."""
     layout = x.sharding
     sizes = explicit_sizes(layout.mesh) if isinstance(layout, NamedSharding) else {}
-    return _kept(layout.dimension_axes(x.shape), sizes) if sizes else ((),) * x.ndim
+    return kept_axes(layout.dimension_axes(x.shape), sizes) if sizes else ((),) * x.ndim
 
 
 def check_contracted(what: str, out_sharding: Any, operands: Sequence[tuple[Any, Sequence[int]]]) -> None:
@@ -157,7 +157,7 @@ def with_examples_along(value: Any, d: int, mesh: AbstractMesh, names: tuple[Any
     return sharding_constraint(value, mesh=mesh, spec=constraint_of(split, mesh))
 
 
-def _kept(spec: Spec, sizes: Container[Hashable]) -> Spec:
+def kept_axes(spec: Spec, sizes: Container[Hashable]) -> Spec:
     """The axes of a spec that are part of types."""
     found = tuple(tuple(name for name in axes if name in sizes) for axes in spec)
     if type(spec) is tuple:
@@ -205,7 +205,8 @@ def with_types(
         return computation
     owners = meshes or (mesh,) * len(inputs)
     given = [
-        _kept(spec, sizes if owner == mesh else owner.explicit_axes) for spec, owner in zip(inputs, owners, strict=True)
+        kept_axes(spec, sizes if owner == mesh else owner.explicit_axes)
+        for spec, owner in zip(inputs, owners, strict=True)
     ]
     types = output_types(computation, given, sizes)
     elsewhere = {p for p, owner in zip(computation.parameters, owners, strict=True) if owner != mesh}
@@ -276,7 +277,7 @@ class TypedTrace(AnnotatedTrace[Spec]):
         if self._others:
             self._own(x, mesh if hasattr(x.attributes, "mesh") else self._common_owner(x, operands))
         sizes = explicit_sizes(self.mesh, *self._others)
-        return result_types(x, [[_kept(spec, sizes) for spec in several] for several in operands], sizes)
+        return result_types(x, [[kept_axes(spec, sizes) for spec in several] for several in operands], sizes)
 
     def _common_owner(self, x: Instruction, operands: list[list[Spec]]) -> AbstractMesh | None:
         """The mesh that operands are over, and so the result."""
@@ -304,11 +305,11 @@ def has_types(graph: GraphTrace) -> bool:
 
 def _trace_of_values(what: str, staging: bool, values: Sequence[Any]) -> GraphTrace:
     """The trace of a function of values like these: with types, if there are explicit axes."""
-    mesh = _typed_mesh(values)
+    mesh = typed_mesh(values)
     return GraphTrace(what, staging) if mesh is None else TypedTrace(what, mesh, values, staging)
 
 
-def _typed_mesh(values: Sequence[Any]) -> AbstractMesh | None:
+def typed_mesh(values: Sequence[Any]) -> AbstractMesh | None:
     """The mesh with explicit axes that a function of values like these is about; None if there is none."""
     outer = state.staging
     meshes = [layout.mesh for x in values if isinstance(layout := getattr(x, "sharding", None), NamedSharding)]
@@ -322,11 +323,11 @@ set_trace_of_values(_trace_of_values)
 def shown_types(computation: Computation, values: Sequence[Any]) -> list[str]:
     """The types of the results of a computation of values like these, as they are printed; none if there are no
     explicit axes."""
-    mesh = _typed_mesh(values)
+    mesh = typed_mesh(values)
     if mesh is None:
         return []
     sizes = explicit_sizes(mesh, *_other_meshes(computation, mesh))
-    types = output_types(computation, [_kept(type_of(x), sizes) for x in values], sizes)
+    types = output_types(computation, [kept_axes(type_of(x), sizes) for x in values], sizes)
     return [shown(x.array_shape, spec) for x, spec in zip(computation.outputs, types, strict=True)]
 
 
@@ -564,17 +565,17 @@ def _constraint(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> list[
     wanted = x.attributes.spec
     pairs = zip(wanted, operands[0], strict=True)
     spec = tuple(own if part is UNCONSTRAINED else axes_of(part) for part, own in pairs)
-    return [_kept(with_sums(spec, sums_of(wanted)), sizes)]
+    return [kept_axes(with_sums(spec, sums_of(wanted)), sizes)]
 
 
 def _shard_map(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> list[Spec]:
     """Along the axes that the function is about as its specs say, along others as the types inside of it."""
     a = x.attributes
     others = {name: size for name, size in sizes.items() if name not in a.own_axes}
-    outside = [_kept(spec, sizes) for spec in a.out_specs]
+    outside = [kept_axes(spec, sizes) for spec in a.out_specs]
     if not others:
         return outside
-    inside = output_types(a.to_apply, [_kept(spec, others) for spec in operands], others)
+    inside = output_types(a.to_apply, [kept_axes(spec, others) for spec in operands], others)
     pairs = zip(outside, inside, strict=True)
     return [with_sums(map(operator.add, spec, other), sums_of(spec)) for spec, other in pairs]
 

@@ -112,6 +112,35 @@ def types_while_tracing():
         yield _typed(x + 1), _typed(x.T), _typed(x.sum(0)), _typed(x @ w)
 
 
+def jaxprs_show_types():
+    mesh = _mesh()
+    with jax.set_mesh(mesh):
+        x = jax.device_put(_grid(8, 4), P("X", "Y"))
+        w = jax.device_put(_grid(4, 6), P())
+        step = lambda c, r: (jnp.tanh(c), r.sum())  # noqa: E731
+        for f in (
+            lambda x: jnp.sin(x).sum(),
+            lambda x: x * 2 + x.T.T,
+            lambda x: jax.lax.scan(step, x, x.T[None, :, :] * jnp.ones((2, 1, 1)))[0],
+            lambda x: jax.lax.cond(x.sum() > 0, lambda x: x, jnp.cos, x),
+            lambda x: jax.reshard(x, P("X", None)) @ w,
+        ):
+            closed = jax.make_jaxpr(f)(x)
+            yield [str(a) for a in (*closed.in_avals, *closed.out_avals)]
+            last = closed.eqns[-1]
+            yield [str(v.aval) for v in last.outvars], [a.sharding.spec for a in closed.out_avals]
+            inner = [last.params[name] for name in ("jaxpr", "branches") if name in last.params]
+            yield [str(jaxpr) for jaxpr in jax.tree.leaves(inner, is_leaf=lambda j: hasattr(j, "eqns"))]
+        yield str(jax.make_jaxpr(lambda x: jnp.sin(x * 2).sum(0))(x)), str(jax.jit(jnp.cos).trace(x).jaxpr)
+        for names in ({"X"}, {"X", "Y"}):
+            outs = P() if len(names) == 1 else P(None, "Y")
+            f = jax.shard_map(lambda a: jax.lax.psum(jnp.sin(a), "X"), out_specs=outs, axis_names=names)
+            (eqn,) = jax.make_jaxpr(f)(x).eqns
+            inner = eqn.params["jaxpr"]
+            yield [str(v.aval) for v in (*eqn.invars, *eqn.outvars, *inner.invars)]
+            yield [str(v.aval) for e in inner.eqns for v in e.outvars], [v.aval.mat.varying for v in inner.invars]
+
+
 def types_of_derivatives():
     with jax.set_mesh(_mesh()):
         x = jax.device_put(_grid(8, 4) / 32, P("X", "Y"))

@@ -7,6 +7,7 @@ from typing import Any
 
 from tinyxla.api.functions import Function, ShapeDtypeStruct, as_integers, name_of, trace_tree
 from tinyxla.errors import ArgumentError
+from tinyxla.jax.jaxprs.array_types import types_of_values
 from tinyxla.jax.jaxprs.jaxpr import REF_EFFECT, ClosedJaxpr
 from tinyxla.jax.jaxprs.traces import recording
 from tinyxla.jax.jaxprs.translation import of_computation
@@ -101,22 +102,38 @@ def closed_jaxpr(
     function: Function, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
 ) -> tuple[ClosedJaxpr, list[bool], Any]:
     """The jaxpr of a function of pytrees, which of its results are weakly typed, and their structure."""
-    made, captured, weak, tree = recording.record(
-        lambda: trace_tree(function, args, kwargs or {}, recording.is_from_around)
-    )
+    named = kwargs or {}
+    return _translated(function, args, named, _traced(function, args, named), is_typed=True)
+
+
+def _traced(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return recording.record(lambda: trace_tree(function, args, kwargs, recording.is_from_around))
+
+
+def _translated(
+    function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], traced: Any, is_typed: bool
+) -> tuple[ClosedJaxpr, list[bool], Any]:
+    made, captured, weak, tree = traced
     count = len(made.parameters) - len(captured)
-    jaxpr, constants = of_computation(made, count, name_of(function), weak, _weak_types((args, kwargs or {}), count))
+    leaves = pytrees.leaves((args, kwargs))
+    types = types_of_values([*leaves, *captured]) if is_typed and len(leaves) == count else None
+    jaxpr, constants = of_computation(made, count, name_of(function), weak, _weak_types((args, kwargs), count), types)
     return ClosedJaxpr(jaxpr, [*captured, *constants]), weak, tree
 
 
-def restaged_jaxpr(function: Function, args: tuple[Any, ...]) -> ClosedJaxpr:
+def restaged_jaxpr(function: Function, args: tuple[Any, ...], is_typed: bool = False) -> ClosedJaxpr:
     """The jaxpr of a function that evaluates jaxprs, or what was made of them: these say by `pvary` what varies among
-    devices, so that nothing needs to be known of the arguments."""
-    outer, state.manual = state.manual, None
-    try:
-        return closed_jaxpr(function, args)[0]
-    finally:
-        state.manual = outer
+    devices, so that nothing needs to be known of the arguments. If it `is_typed`, they are described with their types.
+    """
+
+    def record() -> Any:
+        outer, state.manual = state.manual, None
+        try:
+            return _traced(function, args, {})
+        finally:
+            state.manual = outer
+
+    return _translated(function, args, {}, record(), is_typed)[0]
 
 
 def _weak_types(arguments: Any, count: int) -> list[bool]:

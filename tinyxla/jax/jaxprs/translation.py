@@ -11,6 +11,7 @@ from typing import Any
 
 from tinyxla import lax
 from tinyxla.hlo import Computation, Instruction, own_axes
+from tinyxla.jax.jaxprs.array_types import ArrayType, Types, types_of_parts
 from tinyxla.jax.jaxprs.avals import of_shape
 from tinyxla.jax.jaxprs.jaxpr import (
     Atom,
@@ -59,15 +60,20 @@ Params = dict[str, Any]
 
 
 def of_computation(
-    made: Computation, count: int, name: str, weak: Sequence[bool] = (), weak_inputs: Sequence[bool] = ()
+    made: Computation,
+    count: int,
+    name: str,
+    weak: Sequence[bool] = (),
+    weak_inputs: Sequence[bool] = (),
+    types: Types | None = None,
 ) -> tuple[Jaxpr, list[Any]]:
     """The jaxpr of a computation, whose first `count` parameters are its inputs and the others constants. Arrays in the
     computation become further constants, and their values are given. `weak` and `weak_inputs` say which results and
-    inputs are weakly typed."""
+    inputs are weakly typed, `types` how parameters lie on a mesh."""
     arrays = [x for x in made.instructions if x.op is movement.constant and x.array_shape.rank]
     if arrays:
         made = subgraph(made.name, [*made.parameters, *arrays], made.outputs, effects=effects(made))
-    translation = Translation(made)
+    translation = Translation(made, types)
     inputs = [translation.variable(p) for p in made.parameters]
     for v, is_weak in zip(inputs, weak_inputs, strict=False):
         v.aval = v.aval.update(weak_type=is_weak)
@@ -79,12 +85,19 @@ def of_computation(
     return jaxpr, [wrap(x.attributes.literal.value) for x in arrays]
 
 
-def closed_computation(made: Computation) -> ClosedJaxpr:
+def closed_computation(made: Computation, types: Types | None = None) -> ClosedJaxpr:
     """The jaxpr of a computation of its parameters alone: the same one for the same computation, as programs keep what
     they make of a jaxpr."""
+    if types is not None:
+        return _typed_computation(made, types)
     if made.translated is None:
         made.translated = ClosedJaxpr(*of_computation(made, len(made.parameters), made.name))
     return made.translated
+
+
+@functools.lru_cache(1024)
+def _typed_computation(made: Computation, types: Types) -> ClosedJaxpr:
+    return ClosedJaxpr(*of_computation(made, len(made.parameters), made.name, types=types))
 
 
 @functools.cache
@@ -109,7 +122,7 @@ def _unknown(x: Instruction) -> LaxPrimitive:
 
 def is_known(op: Op) -> bool:
     """Whether JAX has a primitive for an op, at least for some attributes."""
-    return op.name in _ELEMENTWISE or op.name in _TRANSLATIONS
+    return op.name in _ELEMENTWISE or op.name in _TRANSLATIONS or op.name in _OF_COMPUTATIONS
 
 
 _DROPPED = ("iota", "bitcast_convert_type")  # primitives whose equations are left out where nothing uses the result
@@ -118,15 +131,40 @@ _DROPPED = ("iota", "bitcast_convert_type")  # primitives whose equations are le
 class Translation:
     """Translates a computation into equations, in order."""
 
-    def __init__(self, computation: Computation) -> None:
+    def __init__(self, computation: Computation, types: Types | None = None) -> None:
         self.computation = computation
+        self.types = types
+        self.known: dict[Instruction, list[ArrayType]] = {}  # the types of the arrays of results
         self.equations: list[JaxprEqn] = []
         self._atoms: dict[Instruction, Any] = {}  # an atom, a list of those of a tuple, or a constant to be broadcast
+        if types is not None:
+            given = types.of_parameters([p.array_shape for p in computation.parameters])
+            self.known = {p: [t] for p, t in zip(computation.parameters, given, strict=True)}
         for p in computation.parameters:
-            self._atoms[p] = Var(of_shape(p.array_shape))
+            (aval,) = self._avals(p)
+            self._atoms[p] = Var(aval)
         for x in computation.instructions:
             if x not in self._atoms:
+                if types is not None:
+                    self.known[x] = types.of_results(x, [self.known[o] for o in x.operands])
                 self._translate(x)
+
+    def _avals(self, x: Instruction) -> list[Any]:
+        """The abstract values of an instruction's result; the shapes of what is no array."""
+        shapes = x.shape.elements if isinstance(x.shape, TupleShape) else (x.shape,)
+        if self.types is None or not all(isinstance(s, Shape) for s in shapes):
+            return [of_shape(s) if isinstance(s, Shape) else s for s in shapes]
+        pairs = zip(shapes, self.known[x], strict=True)
+        return [self.types.aval(s, t) for s, t in pairs if isinstance(s, Shape)]
+
+    def types_inside(self, operands: Sequence[Instruction]) -> Types | None:
+        """The types of the parameters of a computation that is applied to these operands."""
+        return self.types and self.types.inside([t for o in operands for t in self.known[o]])
+
+    def types_of_parts(self, x: Instruction) -> Types | None:
+        """The types of the parameters of the function of an instruction `shard-map`."""
+        whole = [ArrayType(frozenset(), ((),) * o.array_shape.rank) for o in x.operands]
+        return types_of_parts(x, self.types, whole if self.types is None else [self.known[o][0] for o in x.operands])
 
     def variable(self, parameter: Instruction) -> Var:
         """That of a parameter."""
@@ -159,8 +197,7 @@ class Translation:
         return found.scalar if isinstance(found, _Splat) else found
 
     def _emit(self, primitive: Primitive, invars: Sequence[Atom], params: Params, x: Instruction) -> list[Any]:
-        shapes = x.shape.elements if isinstance(x.shape, TupleShape) else (x.shape,)
-        outvars = [Var(of_shape(s)) if isinstance(s, Shape) else Var(s) for s in shapes]
+        outvars = list(map(Var, self._avals(x)))
         effects = side_effects_of(x)
         everything = range(len(outvars))
         order = everything if x.op is call else RESULT_ORDERS.get(primitive.name, everything)
@@ -218,8 +255,11 @@ class Translation:
             operands[1] = self._with_vector_axis(x, operands[1])
         if is_argument_reduction(x) and self._is_index_alone(x):
             return argument_reduction(x, operands)
-        translate = _TRANSLATIONS.get(name)
-        found = translate(x, operands) if translate else None
+        found = None
+        if name in _OF_COMPUTATIONS:
+            found = _OF_COMPUTATIONS[name](self, x, operands)
+        elif name in _TRANSLATIONS:
+            found = _TRANSLATIONS[name](x, operands)
         if found is not None:
             return found
         return _unknown(x), x.attributes._asdict(), operands
@@ -368,7 +408,7 @@ def _select_and_scatter(x: Instruction, operands: list[Atom]) -> Translated:
     return primitives["select_and_scatter"], called | params, operands
 
 
-def _call(x: Instruction, operands: list[Atom]) -> Translated:
+def _call(translation: Translation, x: Instruction, operands: list[Atom]) -> Translated:
     a = x.attributes
     rule = a.rule
     if isinstance(rule, Region):
@@ -377,7 +417,7 @@ def _call(x: Instruction, operands: list[Atom]) -> Translated:
         rule = None
     if isinstance(rule, PrimitiveRule):
         return (rule.primitive, rule.params, operands) if len(operands) == rule.count else None
-    closed = closed_computation(a.to_apply)
+    closed = closed_computation(a.to_apply, translation.types_inside(x.operands))
     if a.partitioning is not None:
         return primitives["custom_partitioning"], {"call": closed, "partitioning": a.partitioning}, operands
     if isinstance(rule, CustomJvp) or (isinstance(rule, Implicit) and rule.name == "custom_root"):
@@ -404,9 +444,9 @@ def _call(x: Instruction, operands: list[Atom]) -> Translated:
     return primitives["jit"], {"name": function_name(a.to_apply), "jaxpr": closed, **flags}, operands
 
 
-def _shard_map(x: Instruction, operands: list[Atom]) -> Translated:
+def _shard_map(translation: Translation, x: Instruction, operands: list[Atom]) -> Translated:
     a = x.attributes
-    closed = closed_computation(a.to_apply)
+    closed = closed_computation(a.to_apply, translation.types_of_parts(x))
     params = {
         "mesh": a.mesh,
         "in_specs": tuple(map(spec_of, a.in_specs)),
@@ -456,16 +496,19 @@ def _recast(x: Instruction, operands: list[Atom]) -> Translated:
     return _simple(name or "recast", lambda x, a: {"axes": (a.axis_name,), **kinds})(x, operands)
 
 
-def _loop(x: Instruction, operands: list[Atom]) -> Translated:
-    test, body = closed_computation(x.attributes.condition), closed_computation(x.attributes.body)
+def _loop(translation: Translation, x: Instruction, operands: list[Atom]) -> Translated:
+    types = translation.types and translation.types.inside(translation.known[x])
+    test, body = (closed_computation(made, types) for made in (x.attributes.condition, x.attributes.body))
     params = {"cond_nconsts": 0, "cond_jaxpr": test, "body_nconsts": 0, "body_jaxpr": body}
     return primitives["while"], params, operands
 
 
-def _branches(x: Instruction, operands: list[Atom]) -> Translated:
+def _branches(translation: Translation, x: Instruction, operands: list[Atom]) -> Translated:
     if x.operands[0].array_shape.element_type.name != "s32":
         return None
-    return primitives["cond"], {"branches": tuple(map(closed_computation, x.attributes.branch_computations))}, operands
+    types = translation.types_inside(x.operands[1:])
+    branches = tuple(closed_computation(made, types) for made in x.attributes.branch_computations)
+    return primitives["cond"], {"branches": branches}, operands
 
 
 def _slice_params(x: Instruction, a: Any) -> Params:
@@ -473,21 +516,23 @@ def _slice_params(x: Instruction, a: Any) -> Params:
     return {"start_indices": a.start_indices, "limit_indices": a.limit_indices, "strides": strides}
 
 
+_OF_COMPUTATIONS: dict[str, Callable[[Translation, Instruction, list[Atom]], Translated]] = {
+    "call": _call,
+    "while": _loop,
+    "conditional": _branches,
+    "shard-map": _shard_map,
+}
 _TRANSLATIONS: dict[str, Callable[[Instruction, list[Atom]], Translated]] = {
     **OP_TRANSLATIONS,
     "select": _select,
     "reshape": _reshape,
     "dot": _dot,
     "reduce": _reduction,
-    "call": _call,
     "reduce-window": _reduce_window,
     "select-and-scatter": _select_and_scatter,
     "checkpoint-name": _simple("name", lambda x, a: {"name": a.name}),
-    "while": _loop,
-    "conditional": _branches,
     "all-reduce": _all_reduce,
     "collective-permute": _permute,
-    "shard-map": _shard_map,
     "sharding-constraint": _simple("sharding_constraint", _constraint_params),
     "recast": _recast,
     "pvary": _simple("pvary", lambda x, a: {"axes": (a.axis_name,)}),

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
+from tinyxla.api.programs import PartitionedProgram
 from tinyxla.errors import ArgumentError
 from tinyxla.hlo import Module
+from tinyxla.jax.jaxprs.array_types import types_over_mesh
 from tinyxla.jax.jaxprs.avals import ShapedArray
 from tinyxla.jax.jaxprs.jaxpr import ClosedJaxpr
 from tinyxla.jax.jaxprs.translation import of_computation
@@ -109,8 +111,9 @@ def traced_jaxpr(stage: Any) -> ClosedJaxpr:
     """The jaxpr of a traced function."""
     program = stage._program
     made = program.computation
+    types = types_over_mesh(program.mesh, program.argument_specs) if isinstance(program, PartitionedProgram) else None
     jaxpr, constants = of_computation(
-        made, len(made.parameters) - len(program.captured), stage.fun_name, list(program.weak)
+        made, len(made.parameters) - len(program.captured), stage.fun_name, list(program.weak), types=types
     )
     return ClosedJaxpr(jaxpr, [*program.captured, *constants])
 

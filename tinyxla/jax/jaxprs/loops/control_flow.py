@@ -6,7 +6,7 @@ Outside of `make_jaxpr` these are the functions of `tinyxla.lax`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,12 +27,28 @@ from tinyxla.tracing.array import ConcreteArray
 from tinyxla.tracing.core import varying_axes
 from tinyxla.tracing.promotion import as_array
 from tinyxla.transforms.custom import apply
+from tinyxla.transforms.sharding_types import sharding_in_type
 
 Function = Callable[..., Any]
 
 
 def _structs(values: Sequence[Any]) -> list[ShapeDtypeStruct]:
-    return [ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type, vma=varying_axes(x)) for x in values]
+    return [
+        ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type, sharding=sharding_in_type(x), vma=varying_axes(x))
+        for x in values
+    ]
+
+
+def _row(x: Any) -> ShapeDtypeStruct:
+    """The type of an element along the first axis."""
+    layout = sharding_in_type(x)
+    row = layout and layout.without_dimension(0, x.ndim)
+    return ShapeDtypeStruct(x.shape[1:], x.dtype, sharding=row, vma=varying_axes(x))
+
+
+def _of_avals(avals: Iterable[Any]) -> list[ShapeDtypeStruct]:
+    """The types of a jaxpr's variables."""
+    return [ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding_in_type(a), vma=a.vma) for a in avals]
 
 
 def _settled(step: Function, carry: list[Any], *others: Any) -> tuple[ClosedJaxpr, list[bool], Any, list[Any]]:
@@ -89,7 +105,7 @@ def _scan(f: Function, init: Any, xs: Any, length: int | None, reverse: bool, un
         return [*arrays_of(after, "lax.scan: the carry")[0], *ys]
 
     ys_tree: Any = None
-    elements = [ShapeDtypeStruct(x.shape[1:], x.dtype, vma=varying_axes(x)) for x in rows]
+    elements = list(map(_row, rows))
     closed, weak, _, carry = _settled(step, carry, elements)
     params = {
         "reverse": reverse,
@@ -114,12 +130,12 @@ def map_(f: Function, xs: Any, **options: Any) -> Any:
 def _open(closed: ClosedJaxpr) -> Any:
     """The jaxpr with its constants as the first inputs."""
     function, count = closed.jaxpr, len(closed.consts)
-    structs = [ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in (*function.constvars, *function.invars)]
+    structs = _of_avals(v.aval for v in (*function.constvars, *function.invars))
 
     def flat(*values: Any) -> list[Any]:
         return jaxpr_as_fun(ClosedJaxpr(function, values[:count]))(*values[count:])
 
-    return restaged_jaxpr(flat, tuple(structs)).jaxpr if count else function
+    return restaged_jaxpr(flat, tuple(structs), is_typed=True).jaxpr if count else function
 
 
 @functools.wraps(lax.while_loop)
@@ -213,7 +229,7 @@ def _branches(what: str, index: Any, functions: Sequence[Function], operands: Se
         def flat(*x: Any, own: Any = closed.jaxpr, span: slice = slice(start, stop)) -> list[Any]:
             return jaxpr_as_fun(ClosedJaxpr(own, x[span]))(*x[len(captured) :])
 
-        jaxprs.append(restaged_jaxpr(flat, (*constants, *structs)) if captured else closed)
+        jaxprs.append(restaged_jaxpr(flat, (*constants, *structs), is_typed=True) if captured else closed)
         start = stop
     found = _bound("cond", {"branches": tuple(jaxprs)}, [index, *captured, *values])
     weak = [all(w) for w in zip(*(weak for _, weak, _ in traced), strict=True)]
