@@ -175,7 +175,7 @@ _TABLE: tuple[tuple[str, str], ...] = (
     (
         rf"^(\w+) of .*: argument .* is {_SHAPE}, of element type \w+, for which there is no derivative",
         "{1} requires real- or complex-valued inputs (input dtype that is a sub-dtype of np.inexact), but got "
-        "{2:dtype}.",
+        "{2:dtype}. If you want to use Boolean- or integer-valued inputs, use vjp or set allow_int to True.",
     ),
     (
         rf"^(\w+) of .* must return one floating-point number, but returned {_SHAPE}, of element type",

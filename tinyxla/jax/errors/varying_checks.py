@@ -14,7 +14,7 @@ from tinyxla.errors import ResultTypeError
 from tinyxla.jax.jaxprs.avals import get_aval
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.core import state
+from tinyxla.tracing.core import state, varying_axes
 from tinyxla.transforms.manual import kinds_of_axes
 from tinyxla.util.wrapping import wraps
 
@@ -23,27 +23,31 @@ _SEE = "See https://docs.jax.dev/en/latest/notebooks/shard_map.html#scan-vma for
 
 
 class _Leaf(NamedTuple):
-    """A leaf: its path, its type as JAX writes it, and the axes along which it varies."""
+    """A leaf: its path, its type as JAX writes it, and the axes along which it varies, if they are known."""
 
     path: str
     type: str
     axes: frozenset[Hashable]
+    is_known: bool
 
 
 def _leaves(tree: Any) -> list[_Leaf]:
-    leaves = pytrees.leaves(tree)
-    names = pytrees.leaf_names(tree)
+    pairs = zip(pytrees.leaf_names(tree), pytrees.leaves(tree), strict=True)
     return [
-        _Leaf(name, str(get_aval(x)).lstrip("~"), kinds_of_axes(x)[0] if isinstance(x, Array) else frozenset())
-        for name, x in zip(names, leaves, strict=True)
+        _Leaf(name, str(get_aval(x)).lstrip("~"), *_axes_of(x) if isinstance(x, Array) else (frozenset(), True))
+        for name, x in pairs
     ]
+
+
+def _axes_of(x: Array) -> tuple[frozenset[Hashable], bool]:
+    return kinds_of_axes(x)[0], varying_axes(x) is not None
 
 
 def _differing(one: Sequence[_Leaf], other: Sequence[_Leaf]) -> list[tuple[_Leaf, _Leaf]]:
     """The leaves that vary along other axes; none if the structures differ, which others check."""
     if len(one) != len(other):
         return []
-    return [(x, y) for x, y in zip(one, other, strict=True) if x.axes != y.axes]
+    return [(x, y) for x, y in zip(one, other, strict=True) if x.is_known and y.is_known and x.axes != y.axes]
 
 
 def _listed(lines: Sequence[str], head: str = "") -> str:
