@@ -23,6 +23,7 @@ from tinyxla.ops import Op, calls, elementwise, movement, reduction
 from tinyxla.ops.op import Dimensions, Factors
 from tinyxla.ops.tuples import leaf_shapes
 from tinyxla.shapes import AnyShape, Shape
+from tinyxla.shapes.symbolic import is_symbolic
 from tinyxla.tracing.array import ConcreteArray
 from tinyxla.tracing.axis_types import explicit_axes
 from tinyxla.tracing.core import GraphTrace, GraphTracer, set_trace_of_values, state, trace
@@ -602,6 +603,51 @@ def _collective(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> list[
     return list(operands)
 
 
+def _reshape(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> list[Spec]:
+    """Dimensions that become one are split along the axes of all, if none after the first whole one is split; one that
+    becomes several is split along its axes in order. Others follow the factors of the operation."""
+    (operand,) = x.operands
+    before, after = operand.array_shape.dimensions, x.array_shape.dimensions
+    assert x.op.sharding is not None
+    factors = x.op.sharding(operand.array_shape, **x.attributes._asdict())
+    found: list[tuple[Any, ...]] = [()] * len(after)
+    for inputs, outputs in _reshaped_dimensions(before, after):
+        axes = [operands[0][d] for d in inputs]
+        split = [names for names in axes if names]
+        if len(outputs) == 1 and axes[: len(split)] == split:
+            found[outputs[0]] = tuple(chain(*split))
+        elif len(inputs) == 1:
+            rest = list(axes[0])
+            for d in outputs:
+                while rest and after[d] % math.prod(sizes[name] for name in (*found[d], rest[0])) == 0:
+                    found[d] = (*found[d], rest.pop(0))
+                if rest and math.prod(sizes[name] for name in found[d]) != after[d]:
+                    return _by_factors(x, factors, operands, sizes)
+        elif split:
+            return _by_factors(x, factors, operands, sizes)
+    _check_result(x.array_shape, tuple(found), sizes, partial(_refused, x, operands))
+    return [tuple(found)]
+
+
+def _reshaped_dimensions(before: Sequence[Any], after: Sequence[Any]) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
+    """Which dimensions become which by a reshape, in groups that are as small as possible; without those of size 1. One
+    group of all, where sizes are zero or symbolic."""
+    inputs, outputs = ([d for d, n in enumerate(shape) if is_symbolic(n) or n != 1] for shape in (before, after))
+    if any(is_symbolic(n) or n == 0 for n in (*before, *after)):
+        yield inputs, outputs
+        return
+    while inputs and outputs:
+        i = j = 1
+        one, other = before[inputs[0]], after[outputs[0]]
+        while one != other:
+            if one < other:
+                one, i = one * before[inputs[i]], i + 1
+            else:
+                other, j = other * after[outputs[j]], j + 1
+        yield inputs[:i], outputs[:j]
+        inputs, outputs = inputs[i:], outputs[j:]
+
+
 def _concatenate(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> list[Spec]:
     """That of all operands, but for those that may be split in any way."""
     known = {spec for o, spec in zip(x.operands, operands, strict=True) if any(spec) or not _is_repeated(o)}
@@ -645,6 +691,7 @@ def _joined(x: Instruction, one: Spec, other: Spec) -> Spec:
 _RULES: dict[str, Callable[[Instruction, Sequence[Spec], Sizes], list[Spec]]] = {
     "concatenate": _concatenate,
     "dynamic-slice": _dynamic_slice,
+    "reshape": _reshape,
 }
 _OF_COMPUTATIONS: dict[str, Callable[[Instruction, Sequence[Spec], Sizes], list[Spec]]] = {
     "call": _call,

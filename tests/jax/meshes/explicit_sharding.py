@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -110,6 +112,29 @@ def types_while_tracing():
         yield _in_types(lambda x: x.reshape(32, out_sharding=P("X")), x)
         yield _in_types(lambda x: x.at[0].set(1.0, out_sharding=P("X", "Y")), x)
         yield _typed(x + 1), _typed(x.T), _typed(x.sum(0)), _typed(x @ w)
+
+
+def dimensions_joined_and_divided():
+    with jax.set_mesh(_mesh()):
+        for shape, sizes, spec in (
+            ((4, 4), (16,), P("X", "Y")),
+            ((4, 4), (16,), P("Y", "X")),
+            ((2, 4), (8,), P("X", "Y")),
+            ((4, 4, 3), (16, 3), P("X", "Y", None)),
+            ((4, 4, 4), (64,), P("X", "Y", None)),
+            ((4, 2, 4), (4, 8), P(None, "X", "Y")),
+            ((16, 4), (2, 8, 4), P(("X", "Y"), None)),
+            ((4, 8), (4, 2, 4), P(None, ("X", "Y"))),
+        ):
+            x = jax.device_put(_grid(*shape), spec)
+            joined = partial(jnp.reshape, shape=sizes)
+            for f in (joined, jax.jit(joined), jax.grad(lambda x, joined=joined: (joined(x) ** 2).sum())):
+                yield f(x), f(x).sharding.spec
+        for shape, sizes, spec in (((4, 4), (16,), P(None, "Y")), ((4, 4, 4), (64,), P("X", None, "Y"))):
+            try:
+                yield jax.device_put(_grid(*shape), spec).reshape(sizes)
+            except Exception as error:
+                yield "This reshape is not supported" in str(error)
 
 
 def jaxprs_show_types():
