@@ -8,6 +8,7 @@ from tests.jax.test_jax_hook import lines as printed
 SCAN = "lambda c: lax.scan(lambda c, x: (jnp.sin(c * x) * w, c), c, xs)"
 COND = "lambda c: lax.cond(c[0] > 0, lambda c: jnp.sin(c) * c, lambda c: c / 2, c)"
 WHILE = "lambda c: lax.while_loop(lambda c: c[0] < 3, lambda c: c * w + 1, c)"
+CUSTOM = "lambda c: lax.scan(lambda c, x: (custom(c) * x, c), c, xs)"
 NESTED = f"lambda c: lax.scan(lambda c, x: (({COND})(c) * x, ({SCAN})(c)[1].sum(0)), c, xs)"
 
 # A function of x, a vector, and the loops and branches in its jaxpr; R is a scan in reverse.
@@ -17,6 +18,8 @@ CASES = {
     f"grad(lambda c: ({SCAN})(c)[1])": "scan scanR",
     "grad(lambda w: lax.scan(lambda c, x: (c * w, x * c), xs[0], xs, reverse=True))": "scanR scan",
     "grad(lambda c: lax.fori_loop(0, 3, lambda i, c: c * c[i], c))": "scan scanR",
+    f"grad({CUSTOM})": "scan scanR",
+    "grad(lambda c: lax.cond(c[0] > 0, custom, jnp.cos, c))": "cond cond",
     f"jvp({COND})": "cond",
     f"grad({COND})": "cond cond",
     f"jvp({WHILE})": "while",
@@ -34,6 +37,12 @@ _PROGRAM = f"""
 import jax, jax.numpy as jnp, numpy as np
 from jax import lax
 x, w, xs = jnp.array([0.5, 1.5, 0.7]), jnp.float32(1.3), jnp.arange(1.0, 7.0).reshape(2, 3) / 5
+
+@jax.custom_vjp
+def custom(c):
+    return jnp.sin(c)
+
+custom.defvjp(lambda c: (custom(c), c), lambda c, g: (g * jnp.cos(c),))
 
 def total(f):
     return lambda c: sum(jnp.sum(y) for y in jax.tree.leaves(f(c)))

@@ -9,6 +9,7 @@ Operands and results stand in JAX's order: constants, carries, scanned arrays, a
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from tinyxla.jax.jaxprs.traces.recording import Derivatives, Region
 from tinyxla.ops import movement
 from tinyxla.shapes import Shape
 from tinyxla.transforms.calls import Split, split_reverse
-from tinyxla.transforms.computations import Mask, chosen, effects, forward, run, spread, subgraph
+from tinyxla.transforms.computations import Mask, chosen, effects, flowing, forward, run, spread, subgraph
 from tinyxla.transforms.custom import Pullback, Values
 from tinyxla.transforms.reverse import PartialPullback, zeros_like
 
@@ -62,7 +63,7 @@ def _moving(body: Computation, present: Sequence[bool], start: int, count: int) 
     while True:
         carried = present[start : start + count]
         wanted = (*carried, *(False for _ in body.outputs[count:]))
-        moving = forward(body, tuple(present), wanted)[1]
+        moving = tuple(map(operator.or_, flowing(body, tuple(present)), wanted))
         if list(moving[:count]) == carried:
             return present, moving
         present[start : start + count] = moving[:count]
@@ -295,7 +296,7 @@ class _Branches(NamedTuple):
 
     def moving(self, present: Sequence[bool]) -> Mask:
         """Which results of any branch have tangents."""
-        found = [forward(b, tuple(present))[1] for b in self.computations]
+        found = [flowing(b, tuple(present)) for b in self.computations]
         return tuple(any(flows) for flows in zip(*found, strict=True))
 
 
