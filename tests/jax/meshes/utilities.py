@@ -218,10 +218,13 @@ def texts_of_functions_of_parts():
         return jax.lax.psum(x, "x"), sent, gathered, jax.lax.axis_index("x")[None]
 
     def nested(x):
-        return jax.shard_map(jnp.sin, in_specs=P("y"), out_specs=P("y"))(x)
+        return jax.shard_map(lambda y: jax.lax.psum(y * 2, "y"), in_specs=P("y"), out_specs=P())(x)
 
     def looped(x):
         return jax.lax.fori_loop(0, 3, lambda k, y: y + jax.lax.pmax(x, "y"), x)
+
+    def doubled(x):
+        return jax.lax.while_loop(lambda y: y < 3, lambda y: 2 * y + 1, x)
 
     def mapped(f, ins, outs, **others):
         return jax.shard_map(f, mesh=mesh, in_specs=ins, out_specs=outs, **others)
@@ -234,6 +237,7 @@ def texts_of_functions_of_parts():
         (mapped(lambda: jax.lax.axis_index("y")[None], (), P("y")), None),
         (mapped(nested, P("x"), P("x"), axis_names={"x"}), placed),
         (mapped(looped, P("x", "y"), P("x", "y"), check_vma=False), _grid(8, 8)),
+        (lambda x: jax.vmap(doubled)(x[0]) + mapped(jax.vmap(doubled), P("x"), P("x"))(x[0]), placed),
     ):
         with jax.set_mesh(mesh):
             lowered = jax.jit(function).lower(*() if x is None else (x,))

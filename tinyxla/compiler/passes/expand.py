@@ -39,20 +39,19 @@ def expand(computation: Computation) -> Computation:
     return rewrite(computation, visit)
 
 
-def expand_to_hlo(computation: Computation, kept: frozenset[str] = frozenset()) -> Computation:
+def expand_to_hlo(computation: Computation) -> Computation:
     """The computation with all ops that only this library has expanded to XLA's, in loops and branches too, for HLO
-    text that XLA runs. Ops without expansion stay, and those of the names `kept`."""
+    text that XLA runs. Ops without expansion stay."""
 
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
         if x.op is symbolic_size and is_symbolic(x.attributes.size):
             return None
         if x.op.name == "lanes":
             return rewriter.splice(x.attributes.in_lock_step, operands, rewriter.visit, rewriter.scope)
-        if x.op.name in OPCODES or x.op.name in kept:
+        if x.op.name in OPCODES:
             if not any(x.computations()):
                 return None
-            attributes = map_computations(x.attributes._asdict(), lambda inner: expand_to_hlo(inner, kept))
-            return rewriter.emit(x.op, *operands, **attributes)
+            return rewriter.emit(x.op, *operands, **map_computations(x.attributes._asdict(), expand_to_hlo))
         return None if x.op.expand is None else _expanded(rewriter, x, operands)
 
     return rewrite(computation, visit)
