@@ -58,8 +58,7 @@ def _expanded(computation: Computation) -> Computation:
     """A computation in XLA's operations, and those that are Shardy's."""
     if computation.all_opcodes.isdisjoint(_KEPT):
         return expand_to_hlo(computation)
-    wanted = lambda x: x.op.name not in OPCODES and x.op.name not in _KEPT  # noqa: E731
-    return expand_if(_in_lock_step(computation), wanted)
+    return expand_if(_in_lock_step(computation), lambda x: x.op.name not in OPCODES and x.op.name not in _KEPT)
 
 
 def _in_lock_step(computation: Computation) -> Computation:
