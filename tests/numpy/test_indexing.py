@@ -296,6 +296,20 @@ def test_negative_places_that_are_outside(known: bool) -> None:
             np.testing.assert_array_equal(np.asarray(found), np.asarray(run(jax, places)))
 
 
+@pytest.mark.parametrize("mode", ["drop", "clip", "fill"])
+@pytest.mark.parametrize("index", [-1, (slice(1, None), -2), (-1, slice(None)), (None, -1), (-1, np.array([0, -1]))])
+def test_negative_integers_that_are_outside(index: Any, mode: str) -> None:
+    x = values((4, 3))
+    for name in ("get", "set", "multiply"):
+
+        def run(m: Any, x: Any, name: str = name) -> Any:
+            y = () if name == "get" else (np.float32(9),)
+            return getattr(m.numpy.asarray(x).at[index], name)(*y, mode=mode, wrap_negative_indices=False)
+
+        same(run(tx, x), run(jax, x))
+        same(recorded(functools.partial(run, tx), x), run(jax, x))
+
+
 def test_nothing_and_from_nothing() -> None:
     empty = np.zeros((0, 3), np.float32)
     none = np.zeros(0, np.int32)

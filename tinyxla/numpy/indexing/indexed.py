@@ -264,11 +264,11 @@ def read(x: Array, index: Any, mode: str | None, fill_value: Any, wraps: bool = 
         return read(window.part, window.index, mode, fill_value, wraps)
     weak = x.weak_type
     y, entries = entries_of(x, index)
-    if mode is not None:
-        entries = _outside_as_arrays(y, entries)
+    if mode is not None or not wraps:
+        entries = _outside_as_arrays(y, entries, wraps)
     clamps = mode is None and config.out_of_bounds_indices == "clamp"
     if clamps:
-        entries = _clamped(y, entries, eager(y))
+        entries = _clamped(y, entries, eager(y), wraps)
     if any(isinstance(e, Picked) for e in entries):
         layout = layout_of(y, entries)
         if eager(y) and mode is None and wraps and all(p.known for p in layout.picked):
@@ -294,22 +294,24 @@ def read_along(x: Any, places: Any, axis: int, mode: str, fill_value: Any) -> Ar
     return taken.with_weak_type(x.weak_type)
 
 
-def _outside_as_arrays(x: Any, entries: list[Entry]) -> list[Entry]:
-    """With integers outside their axes as arrays, for which the mode says what happens."""
+def _outside_as_arrays(x: Any, entries: list[Entry], wraps: bool) -> list[Entry]:
+    """With integers outside their axes as arrays, for which the mode says what happens; negative ones are outside,
+    unless it `wraps` them."""
     found: list[Entry] = []
     axis = 0
     for e in entries:
         if isinstance(e, New):
             found.append(e)
             continue
-        is_outside = isinstance(e, int) and not -x.shape[axis] <= e < x.shape[axis]
+        is_outside = isinstance(e, int) and not (-x.shape[axis] if wraps else 0) <= e < x.shape[axis]
         found.append(Picked(np.asarray(e, np.int32), True) if is_outside else e)
         axis += 1
     return found
 
 
-def _clamped(x: Any, entries: list[Entry], arrays: bool) -> list[Entry]:
-    """With known integers, and the places of known `arrays`, moved inside their axes."""
+def _clamped(x: Any, entries: list[Entry], arrays: bool, wraps: bool) -> list[Entry]:
+    """With known integers, and the places of known `arrays`, moved inside their axes, where negative ones are, if it
+    `wraps` them."""
     sizes = iter(x.shape)
     found: list[Entry] = []
     for e in entries:
@@ -317,9 +319,9 @@ def _clamped(x: Any, entries: list[Entry], arrays: bool) -> list[Entry]:
         if isinstance(e, New) or is_symbolic(size) or size <= 0:
             pass
         elif isinstance(e, int):
-            e = min(max(e, -size), size - 1)
+            e = min(max(e, -size if wraps else 0), size - 1)
         elif arrays and isinstance(e, Picked) and e.known:
-            least = np.maximum(e.places, -size) if e.places.dtype.kind == "i" else e.places
+            least = np.maximum(e.places, -size if wraps else 0) if e.places.dtype.kind == "i" else e.places
             e = Picked(np.minimum(least, size - 1), True)
         found.append(e)
     return found
@@ -532,8 +534,9 @@ class Update:
         dtype = x.dtype if name == "set" else common
         y = cast(value, dtype)
         wide, entries = entries_of(cast(x, dtype), self._index)
-        if mode is not None:
-            entries = _outside_as_arrays(wide, entries)
+        wraps = bool(options.get("wrap_negative_indices", True))
+        if mode is not None or not wraps:
+            entries = _outside_as_arrays(wide, entries, wraps)
         if any(isinstance(e, Picked) for e in entries):
             layout = layout_of(wide, entries)
             y = _fitting(what, y, layout.shape)
