@@ -16,6 +16,7 @@ from tinyxla.runtime.threads import MAX_THREADS
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.promotion import as_array
+from tinyxla.tracing.surroundings import surroundings
 from tinyxla.transforms.key_arrays import KeyArray
 from tinyxla.util.wording import counted
 
@@ -119,6 +120,8 @@ class _Stage:
         return pytrees.unflatten(self._program.tree, self._program.shardings[1])
 
 
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]  # of a call, by position and by name; without static ones
+
 _MAX_DRAWN = 300  # operations; a picture of more is not read
 
 
@@ -130,6 +133,11 @@ class Traced(_Stage):
     >>> traced.out_info, traced.args_info
     (ShapeDtypeStruct(shape=(3,), dtype=float32), ((ShapeDtypeStruct(shape=(3,), dtype=float32),), {}))
     """
+
+    def __init__(self, name: str, program: Program, function: Function, arguments: Arguments) -> None:
+        super().__init__(name, program, function)
+        self._arguments = arguments
+        self._surroundings = surroundings()
 
     def __repr__(self) -> str:
         return self._described("traced", counted(len(self._program.computation.instructions), "operation"))

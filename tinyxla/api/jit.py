@@ -477,8 +477,9 @@ class Jitted(Described, Generic[P, R]):
         <traced lambda(f32[3]) -> f32[3], 5 operations>
         """
         try:
-            static = self._split(args, kwargs)[2]
-            return Traced(self.__name__, self._program(args, kwargs)[0], self._with_static(len(args), static))
+            free, named, static = self._split(args, kwargs)
+            program, function = self._program(args, kwargs)[0], self._with_static(len(args), static)
+            return Traced(self.__name__, program, function, (free, named))
         except RecursionError as error:
             raise self._nested_too_deeply(error) from None
 

@@ -14,9 +14,11 @@ from tinyxla.hlo import Module
 from tinyxla.jax.jaxprs.array_types import types_over_mesh
 from tinyxla.jax.jaxprs.avals import ShapedArray
 from tinyxla.jax.jaxprs.jaxpr import ClosedJaxpr
+from tinyxla.jax.jaxprs.staging import make_jaxpr
 from tinyxla.jax.jaxprs.translation import of_computation
 from tinyxla.jax.partitioning.partitioned_text import GlobalModule, global_text, is_partitioned
 from tinyxla.tracing import pytrees
+from tinyxla.tracing.surroundings import surroundings
 
 
 class HloModule:
@@ -108,7 +110,11 @@ def exported_avals(name: str) -> property:
 
 
 def traced_jaxpr(stage: Any) -> ClosedJaxpr:
-    """The jaxpr of a traced function."""
+    """The jaxpr of a traced function: that of `make_jaxpr`, which traces it again, or where options, axes or the mesh
+    have changed since it was traced, a translation of its graph."""
+    if stage._surroundings == surroundings():
+        args, kwargs = stage._arguments
+        return make_jaxpr(stage._function)(*args, **kwargs)
     program = stage._program
     made = program.computation
     types = types_over_mesh(program.mesh, program.argument_specs) if isinstance(program, PartitionedProgram) else None
