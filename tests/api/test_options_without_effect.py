@@ -200,3 +200,15 @@ def test_compiler_options_that_xla_does_not_have_are_errors() -> None:
     for make in (lambda options: tx.jit(lambda x: x, compiler_options=options), tx.jit(lambda x: x).lower(1).compile):
         with pytest.raises(AttributeValueError, match="there is no option 'such' of XLA's compiler"):
             make({"such": True})
+
+
+def test_all_options_of_jax_are_accepted() -> None:
+    jax = pytest.importorskip("jax")
+    set_to = {name: value for name, value in jax.config.values.items() if name.startswith("jax_")}
+    assert len(set_to) > 100
+    del set_to["jax_debug_key_reuse"]  # is defined by the import hook
+    for option, value in set_to.items():
+        getattr(tx.config, option)
+        if hasattr(type(tx.config), option.removeprefix("jax_")):
+            continue
+        messages(lambda option=option, value=value: tx.config.update(option, value))  # a warning at most

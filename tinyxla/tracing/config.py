@@ -63,20 +63,52 @@ _OF_MESSAGES = frozenset(("log_compiles", "explain_cache_misses", "slow_compile_
 _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(
         """
-        bcoo_cusparse_lowering compilation_cache_expect_pgle compiler_enable_remat_pass cpu_enable_async_dispatch
-        cpu_collectives_implementation debug_log_modules disable_most_optimizations distributed_debug dump_ir_to
-        dynamic_shapes enable_checks enable_key_reuse_checks enable_pgle exec_time_optimization_effort
+        backend_target bcoo_cusparse_lowering check_static_indices compilation_cache_check_contents
+        compilation_cache_expect_pgle compilation_cache_include_metadata_in_key compiler_enable_remat_pass
+        cpu_collectives_implementation cpu_enable_async_dispatch cross_host_transfer_socket_address
+        cross_host_transfer_timeout_seconds cross_host_transfer_transfer_size cross_host_transport_addresses
+        debug_leaked_clients_on_clear_backends debug_log_modules disable_bwd_checks disable_most_optimizations
+        disable_vmap_shmap_error disallow_mesh_context_manager distributed_debug dump_ir_to dynamic_shapes
+        enable_checks enable_key_reuse_checks enable_pgle enable_recoverability exec_time_optimization_effort
+        experimental_unsafe_xla_runtime_errors export_ignore_forward_compatibility force_dcn_cross_host_transfers
         high_dynamic_range_gumbel hlo_source_file_canonicalization_regex include_full_tracebacks_in_locations
-        log_checkpoint_residuals memory_fitting_effort optimization_level pgle_profiling_runs
-        raise_persistent_cache_errors remove_size_one_mesh_axis_from_type threefry_gpu_kernel_lowering thread_guard
-        traceback_in_locations_limit
+        log_checkpoint_residuals memory_fitting_effort mock_gpu_topology mosaic_allow_hlo optimization_level
+        pallas_enable_debug_checks pallas_poison_buffers pallas_verbose_errors pgle_profiling_runs
+        pjrt_client_create_options ragged_dot_use_gpu_pallas_triton_lowering raise_persistent_cache_errors
+        refs_to_pins remove_custom_partitioning_ptr_from_cache_key remove_size_one_mesh_axis_from_type
+        share_binary_between_hosts source_url_schema thread_guard threefry_gpu_kernel_lowering
+        traceback_in_locations_limit use_emit_pipeline_primitive xla_backend
         """.split(),
         (),
     ),
+    **dict.fromkeys(  # which of two implementations computes the same
+        """
+        auto_pcast custom_vjp3 enable_preemption_service include_debug_info_in_dumps pallas_use_mosaic_gpu pprint_use_color
+        ragged_dot_use_ragged_dot_instruction remat3 scan3 sort_devices_by_process_index use_direct_linearize
+        use_simplified_jaxpr_constants check_proxy_envs
+        """.split(),
+        (True,),
+    ),
+    **dict.fromkeys((name + "_visible_devices" for name in ("cuda", "oneapi", "rocm")), ("all",)),
     **dict.fromkeys(("error_checking_behavior_" + kind for kind in ("divide", "nan", "oob")), ("ignore",)),
     "allow_f16_reductions": (True,),
     "use_shardy_partitioner": (True,),
     "array_garbage_collection_guard": ("allow",),
+    "captured_constants_report_frames": (0,),
+    "captured_constants_warn_bytes": (-1, 2_000_000_000),
+    "compiler_detailed_logging_min_ops": (10,),
+    "cpu_get_global_topology_timeout_minutes": (5,),
+    "cpu_get_local_topology_timeout_minutes": (2,),
+    "dump_ir_modes": ("stablehlo",),
+    "embedded_constants_max_bytes": (32,),
+    "memory_fitting_level": ("O2",),
+    "pgle_aggregation_percentile": (90,),
+    "send_traceback_to_runtime": ("off",),
+    "serialization_version": (0,),
+    "share_binary_between_hosts_timeout_ms": (1_200_000,),
+    "tracer_error_num_traceback_frames": (5,),
+    "use_magma": ("auto",),
+    "xla_profile_version": (0,),
     "legacy_prng_key": ("allow",),
     "export_calling_convention_version": (9, 10),
     "default_matmul_precision": ("default", "high", "highest", "tensorfloat32", "float32"),  # products are always exact

@@ -468,3 +468,18 @@ def test_references_refuse_values_of_another_kind_and_say_where_they_come_from()
         sharding = jax.sharding.NamedSharding(jax.make_mesh((1,), ("i",)), jax.P("i"))
         print(jax.new_ref(jax.device_put(jnp.arange(2), sharding))[...].sharding == sharding)
         """) == ["True", "True", "[1 1 1]", "True True", "True", "True", "True"]
+
+
+def test_known_integers_outside_of_a_reference_are_errors() -> None:
+    """As in JAX, where indices of arrays are clamped."""
+    assert printed("""
+        import jax, jax.numpy as jnp
+        def said(f, *args):
+            try:
+                return f(*args)
+            except IndexError as error:
+                return "Out of bound indexer: idx=5, dim=3." in str(error)
+        ref = jax.new_ref(jnp.zeros((2, 3)))
+        print(said(ref.__getitem__, (0, 5)), said(ref.__setitem__, (..., 5), 1.0), said(jax.ref.addupdate, ref, (1, 5), 1.0))
+        print(said(ref.__getitem__, (0, jnp.array([-1]))), ref[-2, -1], ref[jnp.array(1), :2])
+        """) == ["True True True", "[0.] 0.0 [0. 0.]"]

@@ -829,7 +829,7 @@ _TABLE: tuple[tuple[str, str], ...] = (
     ),
     (
         r"^indexing: index (-?\d+) is out of range for axis (\d+) of size (\d+)",
-        "index {1} is out of bounds for axis {2} with size {3}",
+        "index {1} is out of bounds for axis {2} with size {3}. Out of bound indexer: idx={1}, dim={3}.",
     ),
     (r"^take: axis \d+ of the array .* is empty", "Cannot do a non-empty jnp.take() from an empty axis."),
     (r"^indexing: an axis of the array .* is empty: no index", "index is out of bounds for axis with size 0"),

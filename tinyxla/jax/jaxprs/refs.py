@@ -13,6 +13,7 @@ from tinyxla.jax.jaxprs.avals import AbstractValue, get_aval
 from tinyxla.lax import bitcast_convert_type
 from tinyxla.numpy import zeros
 from tinyxla.numpy.indexing.dynamic_slices import Slice
+from tinyxla.numpy.indexing.indexed import check_integers
 from tinyxla.ops.movement import inverse_permutation
 from tinyxla.shapes import element_type
 from tinyxla.tracing.array import Array, ConcreteArray
@@ -46,15 +47,18 @@ class _Elements(ABC):
 
     def __getitem__(self, index: Any) -> Any:
         value = self.read()
+        check_integers(value, index)
         return value if index is Ellipsis else value[index]
 
     def __setitem__(self, index: Any, value: Any) -> None:
         old: Any = self.read()
+        check_integers(old, index)
         self.write(old.at[index].set(_converted(value, old.dtype)))
 
     def addupdate(self, value: Any, idx: Any = ...) -> None:
         """Add to elements."""
         old: Any = self.read()
+        check_integers(old, idx)
         self.write(old.at[idx].add(_converted(value, old.dtype)))
 
     @property

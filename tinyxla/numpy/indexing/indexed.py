@@ -309,6 +309,20 @@ def _outside_as_arrays(x: Any, entries: list[Entry], wraps: bool) -> list[Entry]
     return found
 
 
+def check_integers(x: Any, index: Any) -> None:
+    """That the known integers of an index are inside of their axes.
+
+    Raises:
+        OutOfBoundsError: one of them is not.
+    """
+    if index is Ellipsis or has_slices(index):
+        return
+    y, entries = entries_of(x, index)
+    for axis, e in enumerate(e for e in entries if not isinstance(e, New)):
+        if isinstance(e, int):
+            in_range(e, y.shape[axis], axis, y.shape)
+
+
 def _clamped(x: Any, entries: list[Entry], arrays: bool, wraps: bool) -> list[Entry]:
     """With known integers, and the places of known `arrays`, moved inside their axes, where negative ones are, if it
     `wraps` them."""
