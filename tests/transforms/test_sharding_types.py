@@ -156,6 +156,27 @@ def test_results_are_split_as_their_types_say() -> None:
     np.testing.assert_allclose(found[2], x @ w)
 
 
+@pytest.mark.parametrize("wrap", [tx.jit, lambda f: f])
+def test_callbacks_get_whole_arrays_and_give_such(wrap: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    seen: list[Any] = []
+
+    def on_host(x: Any) -> Any:
+        seen.append(x.shape)
+        return np.asarray(x) * 2
+
+    @wrap
+    def function(x: Any) -> Any:
+        tx.debug.print("{}", x)
+        return tx.pure_callback(on_host, tx.ShapeDtypeStruct(x.shape, x.dtype), x), x
+
+    doubled, x = function(_split((8, 4), "x", "y"))
+    tx.effects_barrier()
+    assert seen == [(8, 4)]
+    assert (_type(doubled), _type(x)) == ((None, None), ("x", "y"))
+    np.testing.assert_array_equal(doubled, 2 * np.asarray(x))
+    assert capfd.readouterr().out.split() == str(np.asarray(x)).split()
+
+
 def test_cotangents_have_the_types_of_arguments() -> None:
     def loss(x: Any, w: Any) -> Any:
         return jnp.sum(jnp.dot(x, w, out_sharding=P("x")) ** 2)
