@@ -263,6 +263,17 @@ def test_shardings_that_are_types_speak_of_all_dimensions(make: Callable[[Any], 
     assert make(P("x")).sharding.spec == P("x", None)
 
 
+def test_descriptions_of_arrays_have_their_shardings() -> None:
+    x = _split((8, 4), "x")
+    described = tx.ShapeDtypeStruct.like(x)
+    assert described.sharding == x.sharding
+    assert repr(described) == f"ShapeDtypeStruct(shape=(8, 4), dtype=float32, sharding={x.sharding})"
+    assert _type(tx.jit(lambda x: 2 * x).lower(described).compile()(x)) == ("x", None)
+    seen: list[Any] = []
+    tx.jit(lambda x: seen.append(tx.ShapeDtypeStruct.like(x).sharding.spec))(x)
+    assert seen == [P("x", None)]
+
+
 def test_descriptions_of_results_have_types() -> None:
     x = _split((8, 4), "x", "y")
     found = tx.eval_shape(tx.jit(lambda a, b: (2 * a, a.sum(1), b)), x, 1.0)

@@ -97,7 +97,8 @@ class ShapeDtypeStruct:
 
     @classmethod
     def like(cls, x: Any) -> ShapeDtypeStruct:
-        """The shape, the type and its weakness of an array, a number, or anything that has them.
+        """The shape, the type and its weakness, and the sharding over a mesh of an array, a number, or anything that
+        has them.
 
         Args:
             x: an array, a number, or anything that has a shape and a dtype.
@@ -114,9 +115,11 @@ class ShapeDtypeStruct:
             ShapeDtypeStruct(shape=(3,), dtype=float32)
         """
         given = x if hasattr(x, "shape") and hasattr(x, "dtype") else as_array(x)
+        sharding = getattr(given, "sharding", None)
         return cls(
             given.shape,
             given.dtype,
+            sharding=sharding if isinstance(sharding, NamedSharding) else None,
             weak_type=bool(getattr(given, "weak_type", False)),
             vma=getattr(given, "vma", None),
         )
@@ -148,8 +151,9 @@ class ShapeDtypeStruct:
         return self.shape[0]
 
     def __repr__(self) -> str:
+        split = f", sharding={self.sharding}" if isinstance(self.sharding, NamedSharding) else ""
         weak = ", weak_type=True" if self.weak_type else ""
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{weak})"
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{split}{weak})"
 
     @property
     def ndim(self) -> int:

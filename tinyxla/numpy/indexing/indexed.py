@@ -310,12 +310,12 @@ def _outside_as_arrays(x: Any, entries: list[Entry], wraps: bool) -> list[Entry]
 
 
 def check_integers(x: Any, index: Any) -> None:
-    """That the known integers of an index are inside of their axes.
+    """That the known integers of an index of an array with values are inside of their axes.
 
     Raises:
         OutOfBoundsError: one of them is not.
     """
-    if index is Ellipsis or has_slices(index):
+    if index is Ellipsis or has_slices(index) or not eager(x):
         return
     y, entries = entries_of(x, index)
     for axis, e in enumerate(e for e in entries if not isinstance(e, New)):
