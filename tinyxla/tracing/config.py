@@ -83,9 +83,9 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     ),
     **dict.fromkeys(  # which of two implementations computes the same
         """
-        auto_pcast custom_vjp3 enable_preemption_service include_debug_info_in_dumps pallas_use_mosaic_gpu pprint_use_color
-        ragged_dot_use_ragged_dot_instruction remat3 scan3 sort_devices_by_process_index use_direct_linearize
-        use_simplified_jaxpr_constants check_proxy_envs
+        auto_pcast check_proxy_envs custom_vjp3 enable_preemption_service include_debug_info_in_dumps
+        pallas_use_mosaic_gpu pprint_use_color ragged_dot_use_ragged_dot_instruction remat3 scan3
+        sort_devices_by_process_index use_direct_linearize use_simplified_jaxpr_constants
         """.split(),
         (True,),
     ),
