@@ -27,12 +27,12 @@ _MAX_CONSTRAINTS = 100
 
 class Scope:
     """What is known of the variables with which dimensions are computed: `constraints` that are not negative, and
-    `equalities` of an atom and a polynomial. `texts` are these as they were written."""
+    `equalities` of a term and a polynomial. `texts` are these as they were written."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
         self.constraints: list[Polynomial] = []
-        self.equalities: dict[Atom, Polynomial] = {}
+        self.equalities: dict[Polynomial, Polynomial] = {}  # by polynomials of one term
         self._intervals: dict[Polynomial, Interval] = {}
 
     def add_constraint(self, p: Polynomial, text: str) -> None:
@@ -43,24 +43,20 @@ class Scope:
         self.texts.append(text)
         self._intervals.clear()
 
-    def add_equality(self, atom: Atom, p: Polynomial, text: str) -> None:
-        """From here on, an atom stands for a polynomial."""
-        self.equalities[atom] = p
+    def add_equality(self, term: Polynomial, p: Polynomial, text: str) -> None:
+        """From here on, a term, and so what it divides, stands for a polynomial."""
+        self.equalities[term] = p
         self.constraints[:] = [self.normal(c) for c in self.constraints]
         self.texts.append(text)
         self._intervals.clear()
 
     def normal(self, p: Polynomial) -> Polynomial:
-        """A polynomial with atoms replaced by what they are equal to, and known remainders."""
+        """A polynomial with terms replaced by what they are equal to, and known remainders."""
         for monomial, coefficient in p:
-            for atom, power in monomial:
-                to = self.equalities.get(atom)
-                if to is not None:
-                    others = tuple(factor for factor in monomial if factor[0] != atom)
-                    whole: Polynomial = ((others, coefficient),)
-                    for _ in range(power):
-                        whole = times(whole, to)
-                    return self.normal(plus(plus(p, ((monomial, coefficient),), -1), whole))
+            for term, equal in self.equalities.items():
+                quotient, remainder = polynomials.divided(((monomial, coefficient),), term)
+                if quotient and not remainder:
+                    return self.normal(plus(plus(p, ((monomial, coefficient),), -1), times(quotient, equal)))
             replaced = self._without_division(p, monomial, coefficient)
             if replaced is not None:
                 return self.normal(plus(plus(p, ((monomial, coefficient),), -1), replaced))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tinyxla.errors import ArgumentError, InconclusiveDimensionOperation
-from tinyxla.shapes.polynomials import Atom, Polynomial, evaluated, of_atom, plus, shown, variables
+from tinyxla.shapes.polynomials import Atom, Polynomial, evaluated, plus, shown, variables
 from tinyxla.shapes.symbolic import Scope, is_symbolic
 
 
@@ -153,8 +153,8 @@ def constraints_of(system: System) -> list[tuple[str, Polynomial, bool]]:
     if system.scope is None:
         return []
     given = [(c, False) for c in system.scope.constraints]
-    for atom, p in system.scope.equalities.items():
-        given.append((plus(of_atom(atom), p, -1), True))
+    for term, p in system.scope.equalities.items():
+        given.append((plus(term, p, -1), True))
     known = set(system.variables)
     return [(shown(p), p, exact) for p, exact in given if variables(p) <= known]
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tinyxla.errors import ArgumentError
-from tinyxla.shapes.polynomials import OPERATIONS, Atom, Polynomial, constant, of_atom, plus, times
+from tinyxla.shapes.polynomials import OPERATIONS, Atom, Polynomial, constant, divided, of_atom, plus, shown, times
 from tinyxla.shapes.symbolic import Scope, is_symbolic, made
 
 _TOKEN = re.compile(r"\s*(\d+|[A-Za-z_]\w*|\.\.\.|>=|<=|==|[-+*^(),_])")
@@ -170,8 +170,8 @@ def _check_matches(parser: DimensionParser, found: Sequence[Any], like: Sequence
 
 
 def parse_constraint(text: Any, scope: Scope) -> None:
-    """Add a constraint `a >= b`, `a <= b` or `a == b` to a scope. Of an equality the left side is a variable or an
-    operation, which is from here on replaced by the right side."""
+    """Add a constraint `a >= b`, `a <= b` or `a == b` to a scope. Of an equality the left side is a product of
+    variables, operations and positive numbers, which is from here on replaced by the right side."""
     if not isinstance(text, str):
         raise ArgumentError(f"A constraint is a string such as 'b >= 8', but got {text!r}.")
     parser = DimensionParser(text, scope, "The constraint")
@@ -190,15 +190,16 @@ def parse_constraint(text: Any, scope: Scope) -> None:
 
 
 def _add_equality(text: str, left: Polynomial, right: Polynomial, scope: Scope) -> None:
-    if len(left) != 1 or left[0][1] != 1 or len(left[0][0]) != 1 or left[0][0][0][1] != 1:
+    if len(left) != 1 or not left[0][0] or left[0][1] < 1:
         raise ArgumentError(
-            f"The constraint {text!r}: the left side of an equality must be a variable or an operation, such as "
-            "'mod(b, 8) == 0'."
+            f"The constraint {text!r}: the left side of an equality must be a product of variables, operations and "
+            "positive numbers, such as 'a * b == c' or 'mod(b, 8) == 0'."
         )
-    atom = left[0][0][0][0]
-    if _holds(atom, right):
-        raise ArgumentError(f"The constraint {text!r}: {atom} is equal to something that it is a part of.")
-    scope.add_equality(atom, right, text)
+    factors = left[0][0]
+    is_atom = len(factors) == 1 and factors[0][1] == left[0][1] == 1
+    if any(divided((term,), left)[0] for term in right) or (is_atom and _holds(factors[0][0], right)):
+        raise ArgumentError(f"The constraint {text!r}: {shown(left)} is equal to something that it is a part of.")
+    scope.add_equality(left, right, text)
 
 
 def _holds(atom: Atom, p: Polynomial) -> bool:

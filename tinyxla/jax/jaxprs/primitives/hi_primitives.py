@@ -31,9 +31,10 @@ class AxisData(NamedTuple):
 
 
 class Accumulator:
-    """The sum of the cotangents of an argument."""
+    """The sum of the cotangents of an argument, of the type `aval`."""
 
-    def __init__(self) -> None:
+    def __init__(self, aval: Any) -> None:
+        self.aval = aval
         self.total: Any = None
 
     def accum(self, cotangent: Any) -> None:
@@ -178,8 +179,8 @@ class _Function(custom_vjp[..., Any]):
     def _back(self, residuals: Any, cotangent: Any) -> Any:
         zero = lambda x: isinstance(x, SymbolicZero)  # noqa: E731
         full = pytrees.map_tree(lambda x: x.instantiate() if zero(x) else x, cotangent, is_leaf=zero)
-        tree = self._primitive.in_tree
-        sums = pytrees.unflatten(tree, [Accumulator() for _ in range(tree.num_leaves)])
+        types = [aval.to_tangent_aval() for aval in self._primitive.in_avals_flat]
+        sums = pytrees.unflatten(self._primitive.in_tree, map(Accumulator, types))
         self._primitive.vjp_bwd(residuals, full, *sums)
         return pytrees.map_tree(lambda x: x.total, sums)
 
