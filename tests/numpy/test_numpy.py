@@ -1433,6 +1433,16 @@ def test_copies_inside_of_derivatives_and_maps_are_other_arrays() -> None:
     assert x.tolist() == t.tolist() == [1, 1]
 
 
+@pytest.mark.parametrize("name", ["polyadd", "polysub"])
+@pytest.mark.parametrize("shapes", [((1, 3), (2, 3)), ((2, 3), (1, 3)), ((2, 3), (1,)), ((2, 3), (2, 3))])
+def test_sums_of_polynomials_along_the_first_axis(name: str, shapes: tuple[tuple[int, ...], ...]) -> None:
+    x, y = (np.arange(np.prod(shape), dtype=np.float32).reshape(shape) + 1 for shape in shapes)
+    expected = getattr(jax.numpy, name)(x, y)
+    np.testing.assert_array_equal(np.asarray(getattr(jnp, name)(x, y)), np.asarray(expected))
+    with pytest.raises(ShapeError):
+        getattr(jnp, name)(np.ones(3), np.ones((2, 2)))
+
+
 def test_polydiv_by_zero_is_nan_everywhere() -> None:
     assert np.isnan(jnp.polydiv(V, np.zeros(2), trim_leading_zeros=True)[1]).sum() == V.size
 

@@ -293,13 +293,13 @@ def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     """The sum of polynomials given by their coefficients, highest power first.
 
     Args:
-        a1, a2: vectors of coefficients.
+        a1, a2: vectors of coefficients, or arrays with coefficients along the first axis.
 
     Returns:
-        A vector of coefficients.
+        A vector of coefficients, or an array with coefficients along the first axis.
 
     Raises:
-        ShapeError: what is no vector.
+        ShapeError: numbers, or further axes that do not broadcast.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -314,13 +314,13 @@ def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     """The difference of polynomials given by their coefficients, highest power first.
 
     Args:
-        a1, a2: vectors of coefficients.
+        a1, a2: vectors of coefficients, or arrays with coefficients along the first axis.
 
     Returns:
-        A vector of coefficients.
+        A vector of coefficients, or an array with coefficients along the first axis.
 
     Raises:
-        ShapeError: what is no vector.
+        ShapeError: numbers, or further axes that do not broadcast.
 
     Example:
         >>> import tinyxla.numpy as jnp
@@ -364,7 +364,13 @@ def _without_leading_zeros(a: ArrayLike) -> Array:
 
 
 def _polynomial_sum(what: str, a1: ArrayLike, a2: ArrayLike) -> Array:
+    """The sum of coefficients along the first axis, aligned at the end; further axes broadcast, as in JAX."""
     (x, y), _ = promoted(what, array_of(a1, what), array_of(a2, what))
+    if min(x.ndim, y.ndim) >= 1 and max(x.ndim, y.ndim) > 1:
+        if x.shape[0] == y.shape[0]:
+            return arith.add(x, y)
+        longer, shorter = (x, y) if x.shape[0] > y.shape[0] else (y, x)
+        return longer.at[longer.shape[0] - shorter.shape[0] :].add(shorter)
     length = max(vector_of(what, "a1", x).shape[0], vector_of(what, "a2", y).shape[0])
     return arith.add(*(_with_leading_zeros(v, length) for v in (x, y)))
 
