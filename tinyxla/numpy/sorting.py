@@ -682,8 +682,8 @@ def _between(method: str, position: Any, low: Any, high: Any, at_low: Any, at_hi
         return at_high
     if method == "midpoint":
         return arith.multiply(arith.add(at_low, at_high), 0.5)
-    if method == "nearest":  # halves go to the even neighbour
-        return where(arith.equal(ops.round_nearest_even(position), low), at_low, at_high)
+    if method == "nearest":  # halves go to the lower neighbour, as in JAX
+        return where(arith.less_equal(ops.sub(position, low), 0.5), at_low, at_high)
     share = ops.sub(position, low)
     # A convex combination: infinities at an end with no weight do not matter, but weights of 0 have derivatives.
     left = ops.chain_mul(ops.sub(ops.one_like(share), share), at_low)
