@@ -1439,6 +1439,11 @@ def test_the_nearest_of_two_equally_near_elements_is_the_lower() -> None:
     assert [np.asarray(f).tolist() for f in found] == [[1.0, 3.0, 4.0]] * 2
 
 
+def test_the_polynomial_of_one_root() -> None:
+    for root in (2.5, 3, np.float32(-1)):
+        np.testing.assert_array_equal(np.asarray(jnp.poly(root)), np.asarray(jax.numpy.poly(root)))
+
+
 @pytest.mark.parametrize("name", ["polyadd", "polysub"])
 @pytest.mark.parametrize("shapes", [((1, 3), (2, 3)), ((2, 3), (1, 3)), ((2, 3), (1,)), ((2, 3), (2, 3))])
 def test_sums_of_polynomials_along_the_first_axis(name: str, shapes: tuple[tuple[int, ...], ...]) -> None:

@@ -50,20 +50,20 @@ def poly(seq_of_zeros: ArrayLike) -> Array:
     """The polynomial with these roots, or with those of the characteristic polynomial of a matrix.
 
     Args:
-        seq_of_zeros: a vector of roots, or a square matrix.
+        seq_of_zeros: a vector of roots, one root, or a square matrix.
 
     Returns:
         A vector of coefficients, the first of which is 1.
 
     Raises:
-        ShapeError: what is neither a vector nor a square matrix.
+        ShapeError: an array of more axes that is no square matrix.
 
     >>> import numpy as np
     >>> from tinyxla.numpy import poly
     >>> poly(np.array([1.0, 2.0]))
     Array([ 1., -3.,  2.], dtype=float32)
     """
-    roots_ = _coefficients(seq_of_zeros, "poly")
+    roots_ = atleast_1d(_coefficients(seq_of_zeros, "poly"))
     if roots_.ndim == 2 and roots_.shape[0] == roots_.shape[1]:
         roots_ = linalg.eigvals(roots_)
     if not roots_.size:
