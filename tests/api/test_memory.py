@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -312,3 +313,13 @@ def test_a_compiled_program_refuses_other_shapes() -> None:
     program = tx.jit(lambda x: x + 1).lower(values(0, LARGE)).compile()
     with pytest.raises(ArgumentError, match=r"f32\[90000\].*f32\[16\]"):
         program(values(0, SMALL))
+
+
+def test_a_traced_function_does_not_keep_its_arguments() -> None:
+    x = tnp.ones(1000)
+    memory = weakref.ref(x)
+    traced = tx.jit(lambda x, n: x * n).trace(x, 2)
+    del x
+    gc.collect()
+    assert memory() is None
+    assert traced.lower().compile()(tnp.ones(1000), 2).sum() == 2000

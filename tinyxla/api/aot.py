@@ -15,6 +15,7 @@ from tinyxla.ops.cost import bytes_of, cost_of
 from tinyxla.runtime.threads import MAX_THREADS
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
+from tinyxla.tracing.array import ConcreteArray
 from tinyxla.tracing.promotion import as_array
 from tinyxla.tracing.surroundings import surroundings
 from tinyxla.transforms.key_arrays import KeyArray
@@ -122,6 +123,12 @@ class _Stage:
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]  # of a call, by position and by name; without static ones
 
+
+def _without_values(x: Any) -> Any:
+    """The type of an array, whose memory a stage need not keep."""
+    return ShapeDtypeStruct.like(x) if isinstance(x, ConcreteArray) else x
+
+
 _MAX_DRAWN = 300  # operations; a picture of more is not read
 
 
@@ -136,7 +143,7 @@ class Traced(_Stage):
 
     def __init__(self, name: str, program: Program, function: Function, arguments: Arguments) -> None:
         super().__init__(name, program, function)
-        self._arguments = arguments
+        self._arguments = pytrees.map_tree(_without_values, arguments)
         self._surroundings = surroundings()
 
     def __repr__(self) -> str:
