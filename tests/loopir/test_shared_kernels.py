@@ -204,3 +204,17 @@ def test_equal_nests_of_two_loops_are_lowered_once(monkeypatch: pytest.MonkeyPat
     for row, y in zip(x, found, strict=True):
         with tx.disable_jit():
             np.testing.assert_allclose(np.asarray(y), np.asarray(loop(jnp.asarray(row))), rtol=1e-5)
+
+
+def test_indices_of_single_elements_stay_in_the_code_until_three_are_known() -> None:
+    """Also in code that runs once: elements at known indices may be vectorized."""
+
+    def kernel_of(index: int) -> Kernel:
+        b = Builder("elements")
+        x, y = b.argument("f32"), b.argument("f32", written=True)
+        with b.loop(b.kernel.first, b.kernel.last):
+            b.store(y, 0, b.load(x, index))
+        return b.kernel
+
+    found = [specialization.generalize(kernel_of(index), is_cold=True)[1] for index in (5, 6, 5, 900, 901)]
+    assert found == [[], [], [], [900], [901]]

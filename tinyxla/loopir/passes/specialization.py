@@ -92,10 +92,10 @@ def generalize(kernel: Kernel, is_cold: bool = False) -> tuple[Kernel, list[int]
 
     def collect(type: str, value: Any, useful: bool) -> Operand:
         values.append(value)
-        is_useful.append(useful and not is_cold)
+        is_useful.append(useful)
         return Value(type, f"n{len(values)}")
 
-    generic = _SizeRewriter(collect).kernel(kernel)
+    generic = _SizeRewriter(collect, is_cold).kernel(kernel)
     if not values:
         return kernel, []
     key = kernel_fingerprint(generic)
@@ -109,14 +109,15 @@ def generalize(kernel: Kernel, is_cold: bool = False) -> tuple[Kernel, list[int]
         parameter_words.append(struct.unpack("q", struct.pack(_WORD_FORMATS[type], value))[0])
         return Value(type, f"n{len(parameter_words)}")
 
-    return _SizeRewriter(parametrize).kernel(kernel), parameter_words
+    return _SizeRewriter(parametrize, is_cold).kernel(kernel), parameter_words
 
 
 class _SizeRewriter:
-    """Copies a kernel with numbers that may come from sizes replaced, as `choose` decides."""
+    """Copies a kernel with numbers that may come from sizes replaced, as `choose` decides. Sizes make no code faster
+    that `is_cold`; indices do, since elements at known ones may be vectorized."""
 
-    def __init__(self, choose: _Choice) -> None:
-        self._choose = choose
+    def __init__(self, choose: _Choice, is_cold: bool) -> None:
+        self._choose, self._is_cold = choose, is_cold
         self._parameters: list[Value] = []
         self._innermost = False
 
@@ -131,8 +132,8 @@ class _SizeRewriter:
         if isinstance(x, Compute) and x.op in _ARITHMETIC:
             return replace(x, operands=tuple(self._operand(x, k) for k in range(len(x.operands))))
         if isinstance(x, Load | Store) and isinstance(x.index, int) and x.buffer.size is None:
-            position = self._parameter_for(INDEX, x.index, True)
-            return x if position is None else replace(x, index=position)
+            index = self._parameter(INDEX, x.index, True)
+            return x if index is None else replace(x, index=index)
         if not isinstance(x, Loop):
             return x
         outer, self._innermost = self._innermost, not any(isinstance(inner, Loop) for inner in x.body)
@@ -160,6 +161,9 @@ class _SizeRewriter:
         )
 
     def _parameter_for(self, type: str, value: Any, is_useful: bool) -> Value | None:
+        return self._parameter(type, value, is_useful and not self._is_cold)
+
+    def _parameter(self, type: str, value: Any, is_useful: bool) -> Value | None:
         parameter = self._choose(type, value, is_useful)
         if parameter is not None:
             assert isinstance(parameter, Value)
