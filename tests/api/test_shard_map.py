@@ -524,7 +524,7 @@ PARTWISE: dict[str, Any] = {
 
 @pytest.mark.parametrize("spec", [P("x"), P("x", "y"), P(("x", "y"))], ids=["x", "x and y", "xy"])
 @pytest.mark.parametrize("name", PARTWISE)
-def test_partial_shard_map_matches_the_function_of_whole_dimensions(name: str, spec: Any) -> None:
+def test_partial_shard_map_equals_the_function_of_whole_arrays(name: str, spec: Any) -> None:
     mesh = tx.make_mesh((4, 2), ("x", "y"))
     f = PARTWISE[name]
     with tx.set_mesh(mesh):

@@ -112,7 +112,7 @@ def test_what_depends_on_a_size_is_an_error() -> None:
             export.export(tx.jit(f))(batch())
 
 
-def test_equal_terms_of_symbolic_sizes_are_replaced() -> None:
+def test_symbolic_sizes_with_equality_constraints_of_products() -> None:
     """As by JAX's rewrite rules, whose left side is a product."""
     a, b, c, d = export.symbolic_shape("a, b, c, d", constraints=["a * b == c + d"])
     assert 2 * b * a == 2 * c + 2 * d

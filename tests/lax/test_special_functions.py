@@ -441,7 +441,7 @@ def test_slopes_of_large_arguments_do_not_overflow(function: Any) -> None:
             assert abs(float(transform(tx.grad(function))(x))) < 1e-2
 
 
-def test_slopes_of_fresnel_integrals_are_exact_at_whole_numbers() -> None:
+def test_derivatives_of_fresnel_integrals_are_exact_at_integers() -> None:
     for part, wanted in ((0, [1, 0, -1]), (1, [0, 1, 0])):
         slope = tx.vmap(tx.grad(lambda x, k=part: special.fresnel(x)[k]))(np.float32([1, 2, 3**0.5]))
         np.testing.assert_allclose(slope, wanted, atol=1e-6)

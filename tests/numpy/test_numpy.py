@@ -1433,7 +1433,7 @@ def test_copies_inside_of_derivatives_and_maps_are_other_arrays() -> None:
     assert x.tolist() == t.tolist() == [1, 1]
 
 
-def test_the_nearest_of_two_equally_near_elements_is_the_lower() -> None:
+def test_quantile_by_the_nearest_element_breaks_ties_downwards() -> None:
     x = np.arange(7, dtype=np.float32)
     found = [m.numpy.percentile(x, np.float32([25, 50, 75]), method="nearest") for m in (tx, jax)]
     assert [np.asarray(f).tolist() for f in found] == [[1.0, 3.0, 4.0]] * 2

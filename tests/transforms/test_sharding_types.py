@@ -157,7 +157,7 @@ def test_results_are_split_as_their_types_say() -> None:
 
 
 @pytest.mark.parametrize("wrap", [tx.jit, lambda f: f])
-def test_callbacks_get_whole_arrays_and_give_such(wrap: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_callbacks_take_and_return_whole_arrays(wrap: Any, capfd: pytest.CaptureFixture[str]) -> None:
     seen: list[Any] = []
 
     def on_host(x: Any) -> Any:

@@ -121,7 +121,7 @@ class _Stage:
         return pytrees.unflatten(self._program.tree, self._program.shardings[1])
 
 
-Arguments = tuple[tuple[Any, ...], dict[str, Any]]  # of a call, by position and by name; without static ones
+CallArguments = tuple[tuple[Any, ...], dict[str, Any]]  # of a call, by position and by name; without static ones
 
 
 def _without_values(x: Any) -> Any:
@@ -141,7 +141,7 @@ class Traced(_Stage):
     (ShapeDtypeStruct(shape=(3,), dtype=float32), ((ShapeDtypeStruct(shape=(3,), dtype=float32),), {}))
     """
 
-    def __init__(self, name: str, program: Program, function: Function, arguments: Arguments) -> None:
+    def __init__(self, name: str, program: Program, function: Function, arguments: CallArguments) -> None:
         super().__init__(name, program, function)
         self._arguments = pytrees.map_tree(_without_values, arguments)
         self._surroundings = surroundings()

@@ -64,7 +64,7 @@ class Cost:
 
 
 class CollectiveCost(NamedTuple):
-    """What a collective operation of a program costs a process.
+    """The cost of a collective operation of a program to a process.
 
     Attributes:
         name: the kind of operation.
@@ -84,7 +84,7 @@ class CollectiveCost(NamedTuple):
 
 
 class ProcessCost(NamedTuple):
-    """What a call of a program costs each of its processes.
+    """The cost of a call of a program to each of its processes.
 
     Attributes:
         processes: how many there are.
@@ -102,5 +102,5 @@ class ProcessCost(NamedTuple):
 
 
 def communication_text(x: Communication) -> str:
-    """What a process sends and receives: sends 4.2 MB in 12 messages, receives 4.2 MB."""
+    """The communication of a process in words: sends 4.2 MB in 12 messages, receives 4.2 MB."""
     return f"sends {amount(x.sent, 'B')} in {counted(x.messages, 'message')}, receives {amount(x.received, 'B')}"

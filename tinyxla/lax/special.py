@@ -757,7 +757,7 @@ bessel_i0e = special_function(
 _SERIES_TERMS = 11
 
 
-def first_over_argument(ans: Any, x: Any, scale: Any) -> Any:
+def _first_over_argument(ans: Any, x: Any, scale: Any) -> Any:
     """ans / x of `ans`, the modified Bessel function of order 1 times `scale`: near 0 by its series, the sum of
     (x / 2)^2k / (2 k! (k + 1)!), which has accurate derivatives there."""
     near = tnp.abs(x) < 1
@@ -772,6 +772,22 @@ bessel_i1e = special_function(
     "lax.bessel_i1e",
     "x",
     _bessel(1),
-    [lambda ans, x: bessel_i0e(x) - ans * tnp.sign(x) - first_over_argument(ans, x, tnp.exp(-tnp.abs(x)))],
+    [lambda ans, x: bessel_i0e(x) - ans * tnp.sign(x) - _first_over_argument(ans, x, tnp.exp(-tnp.abs(x)))],
     "The modified Bessel function of order 1, times exp(-|x|).",
 )
+
+
+def _grown(scaled: Any, x: Any) -> Any:
+    """exp(|x|) times the exponentially scaled function."""
+    return tnp.exp(tnp.abs(x)) * scaled
+
+
+def _bessel_i1_slope(ans: Any, x: Any) -> Any:
+    """i0(x) - i1(x) / x; where both are infinite, the quotient is the smaller."""
+    far = tnp.isinf(ans)
+    x = tnp.where(far, 1.0, x)
+    return tnp.where(far, tnp.abs(ans), bessel_i0(x) - _first_over_argument(ans, x, 1.0))
+
+
+bessel_i0 = with_slope("i0", lambda x: _grown(bessel_i0e(x), x), lambda ans, x: bessel_i1(x))
+bessel_i1 = with_slope("i1", lambda x: _grown(bessel_i1e(x), x), _bessel_i1_slope)

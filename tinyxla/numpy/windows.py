@@ -12,9 +12,6 @@ import numpy as np
 from tinyxla.api.eager_replay import replayed
 from tinyxla.numpy.arguments import ArrayLike, counted, inexact_array, integer_of, number_of
 from tinyxla.numpy.elementwise import arithmetic as arith
-from tinyxla.numpy.elementwise.definitions import with_slope
-from tinyxla.numpy.elementwise.transcendental import exp
-from tinyxla.numpy.indexing.take_where import where
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.promotion import default_float
 
@@ -126,30 +123,10 @@ def i0(x: ArrayLike) -> Array:
         >>> jnp.i0(jnp.array([0.0, 1.0])).round(4)
         Array([1.    , 1.2661], dtype=float32)
     """
+    from tinyxla.lax.special import bessel_i0  # here, since that is made of functions of this package
+
     value = inexact_array(x, "i0")
     return bessel_i0(value).with_weak_type(value.weak_type)
-
-
-def _grown(scaled: Any, x: Any) -> Any:
-    """exp(|x|) times the exponentially scaled function."""
-    return arith.multiply(exp(arith.absolute(x)), scaled)
-
-
-def _bessel_i1_slope(ans: Any, x: Any) -> Any:
-    """i0(x) - i1(x) / x; where both are infinite, the quotient is the smaller."""
-    far = arith.isinf(ans)
-    x = where(far, 1.0, x)
-    return where(far, arith.absolute(ans), bessel_i0(x) - _special().first_over_argument(ans, x, 1.0))
-
-
-def _special() -> Any:
-    from tinyxla.lax import special  # here, since that is made of functions of this package
-
-    return special
-
-
-bessel_i0 = with_slope("i0", lambda x: _grown(_special().bessel_i0e(x), x), lambda ans, x: bessel_i1(x))
-bessel_i1 = with_slope("i1", lambda x: _grown(_special().bessel_i1e(x), x), _bessel_i1_slope)
 
 
 @replayed

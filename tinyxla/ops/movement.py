@@ -18,6 +18,7 @@ from tinyxla.ops import elementwise, reduction
 from tinyxla.ops.op import Array, Axes, Factors, Ints, Linear, Op, Sample, Value, Zero, but_for
 from tinyxla.shapes import AnyShape, Shape, element_type
 from tinyxla.shapes.key_types import numbers_only
+from tinyxla.shapes.reshape import split_dimensions
 from tinyxla.shapes.symbolic import is_symbolic, max_dim
 
 
@@ -317,17 +318,9 @@ def _reshape_factors(x: Shape, *, sizes: Ints) -> Factors:
     one is a part of what it is merged to."""
     operand: list[int | None] = [None] * x.rank
     result: list[int | None] = [None] * len(sizes)
-    before, after = ([d for d, n in enumerate(shape) if n != 1] for shape in (x.dimensions, sizes))
-    i = j = 0
-    while x.size and i < len(before):
-        operand[before[i]] = result[after[j]] = i
-        left, right = x.dimensions[before[i]], sizes[after[j]]
-        i, j = i + 1, j + 1
-        while left != right:
-            if left < right:
-                left, i = left * x.dimensions[before[i]], i + 1
-            else:
-                right, j = right * sizes[after[j]], j + 1
+    groups = split_dimensions(x.dimensions, sizes) if x.size else ()
+    for factor, (inputs, outputs) in enumerate(groups):
+        operand[inputs[0]] = result[outputs[0]] = factor
     return Factors((tuple(operand),), (tuple(result),), localize=with_result_sizes)
 
 

@@ -27,7 +27,6 @@ from tinyxla.numpy.arguments import (
     with_flags,
 )
 from tinyxla.numpy.elementwise.definitions import with_slope
-from tinyxla.numpy.windows import bessel_i1
 from tinyxla.ops import elementwise
 from tinyxla.scipy.complex_special import (
     complex_erfcx,
@@ -764,7 +763,7 @@ def i1(x: ArrayLike) -> Array:
     >>> round(float(i1(1.0)), 4)
     0.5652
     """
-    return bessel_i1(inexact_array(x, "scipy.special.i1"))
+    return lax_special.bessel_i1(inexact_array(x, "scipy.special.i1"))
 
 
 @replayed

@@ -23,6 +23,7 @@ from tinyxla.ops import Op, calls, elementwise, movement, reduction
 from tinyxla.ops.op import Dimensions, Factors
 from tinyxla.ops.tuples import leaf_shapes
 from tinyxla.shapes import AnyShape, Shape
+from tinyxla.shapes.reshape import split_dimensions
 from tinyxla.shapes.symbolic import is_symbolic
 from tinyxla.tracing.array import ConcreteArray
 from tinyxla.tracing.axis_types import explicit_axes
@@ -629,23 +630,13 @@ def _reshape(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> list[Spe
     return [tuple(found)]
 
 
-def _reshaped_dimensions(before: Sequence[Any], after: Sequence[Any]) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
+def _reshaped_dimensions(before: Sequence[Any], after: Sequence[Any]) -> Iterable[tuple[Sequence[int], Sequence[int]]]:
     """Which dimensions become which by a reshape, in groups that are as small as possible; without those of size 1. One
     group of all, where sizes are zero or symbolic."""
+    if not any(is_symbolic(n) or n == 0 for n in (*before, *after)):
+        return split_dimensions(before, after)
     inputs, outputs = ([d for d, n in enumerate(shape) if is_symbolic(n) or n != 1] for shape in (before, after))
-    if any(is_symbolic(n) or n == 0 for n in (*before, *after)):
-        yield inputs, outputs
-        return
-    while inputs and outputs:
-        i = j = 1
-        one, other = before[inputs[0]], after[outputs[0]]
-        while one != other:
-            if one < other:
-                one, i = one * before[inputs[i]], i + 1
-            else:
-                other, j = other * after[outputs[j]], j + 1
-        yield inputs[:i], outputs[:j]
-        inputs, outputs = inputs[i:], outputs[j:]
+    return [(inputs, outputs)]
 
 
 def _concatenate(x: Instruction, operands: Sequence[Spec], sizes: Sizes) -> list[Spec]:

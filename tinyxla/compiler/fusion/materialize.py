@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from operator import itemgetter
 
-from tinyxla.compiler.analysis.access_maps import split_dimensions
 from tinyxla.compiler.analysis.fusibility import (
     MOVEMENT,
     is_costly,
@@ -44,6 +43,7 @@ from tinyxla.compiler.fusion.plan import (
 from tinyxla.hlo import Computation, Instruction
 from tinyxla.ops import calls, dynamic_slices, elementwise, indexing, movement, reduction, sorting
 from tinyxla.shapes import Shape
+from tinyxla.shapes.reshape import split_dimensions
 
 MAX_INLINED_DEPTH = 80  # of a chain, such as the 20 rounds of Threefry
 MAX_PATHS = 4  # access paths to an instruction, below another data movement

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
+from collections.abc import Callable, Container, Sequence
+from functools import cache, lru_cache, partial
 from typing import Any
 
 from tinyxla.compiler.passes.canonicalize.ragged_dot import expand_ragged_dots
@@ -39,19 +39,20 @@ def expand(computation: Computation) -> Computation:
     return rewrite(computation, visit)
 
 
-def expand_to_hlo(computation: Computation) -> Computation:
+def expand_to_hlo(computation: Computation, kept: Container[str] = ()) -> Computation:
     """The computation with all ops that only this library has expanded to XLA's, in loops and branches too, for HLO
-    text that XLA runs. Ops without expansion stay."""
+    text that XLA runs. Ops without expansion stay, and those whose names are `kept`, with their computations."""
+    inner = partial(expand_to_hlo, kept=kept)
 
     def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
-        if x.op is symbolic_size and is_symbolic(x.attributes.size):
+        if x.op.name in kept or (x.op is symbolic_size and is_symbolic(x.attributes.size)):
             return None
         if x.op.name == "lanes":
             return rewriter.splice(x.attributes.in_lock_step, operands, rewriter.visit, rewriter.scope)
         if x.op.name in OPCODES:
             if not any(x.computations()):
                 return None
-            return rewriter.emit(x.op, *operands, **map_computations(x.attributes._asdict(), expand_to_hlo))
+            return rewriter.emit(x.op, *operands, **map_computations(x.attributes._asdict(), inner))
         return None if x.op.expand is None else _expanded(rewriter, x, operands)
 
     return rewrite(computation, visit)

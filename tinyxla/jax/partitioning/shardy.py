@@ -12,18 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.compiler.passes.expand import expand_if, expand_to_hlo
+from tinyxla.compiler.passes.expand import expand_to_hlo
 from tinyxla.compiler.rewriter import Rewriter, rewrite
 from tinyxla.hlo import Computation, Instruction, Literal, Module, map_computations
 from tinyxla.ops import elementwise, movement
 from tinyxla.ops.distributed.exchanges import partition_id, replica_id
 from tinyxla.ops.distributed.replica_groups import REPLICAS
-from tinyxla.text.hlo_text import OPCODES
 from tinyxla.text.mlir.ir import IntegerAttr, ModuleOp, OpaqueAttr, Value
 from tinyxla.text.stablehlo import Body, module_op
 from tinyxla.tracing.meshes import AbstractMesh
 from tinyxla.tracing.shardings import UNCONSTRAINED, axes_of, sums_of, with_sums
-from tinyxla.transforms.batched_region import lanes
 from tinyxla.transforms.sharded import shard_map, sharding_constraint
 
 _CHANNEL = 1  # of collective operations, as JAX numbers it
@@ -42,7 +40,7 @@ def sharded_module_op(
         specs: how arguments are split; None for one that is not placed.
         has_locations: whether operations have the places in the program that they come from.
     """
-    expanded = Module(module.name, _expanded(module.entry))
+    expanded = Module(module.name, expand_to_hlo(module.entry, _KEPT))
     made = module_op(expanded, has_locations, {sharding_constraint.name: _constraint, shard_map.name: _manual})
     sizes = ", ".join(f'"{name}"={size}' for name, size in mesh.shape_tuple)
     counts = {"mhlo.num_partitions": mesh.size, "mhlo.num_replicas": 1}
@@ -52,26 +50,6 @@ def sharded_module_op(
         {} if spec is None else {"sdy.sharding": OpaqueAttr(f"#sdy.sharding{sharding_text(spec)}")} for spec in specs
     ]
     return made
-
-
-def _expanded(computation: Computation) -> Computation:
-    """A computation in XLA's operations, and those that are Shardy's."""
-    if computation.all_opcodes.isdisjoint(_KEPT):
-        return expand_to_hlo(computation)
-    return expand_if(_in_lock_step(computation), lambda x: x.op.name not in OPCODES and x.op.name not in _KEPT)
-
-
-def _in_lock_step(computation: Computation) -> Computation:
-    """A computation whose mapped loops run for all lanes together, also in loops and branches."""
-
-    def visit(rewriter: Rewriter, x: Instruction, operands: tuple[Instruction, ...]) -> Instruction | None:
-        if x.op is lanes:
-            return rewriter.splice(x.attributes.in_lock_step, operands, rewriter.visit, rewriter.scope)
-        if x.op.name in _KEPT or not any(x.computations()):
-            return None
-        return rewriter.emit(x.op, *operands, **map_computations(x.attributes._asdict(), _in_lock_step))
-
-    return rewrite(computation, visit)
 
 
 def sharding_text(spec: Dimensions, is_open: bool = False) -> str:
@@ -109,7 +87,7 @@ def _manual(body: Body, x: Instruction, operands: list[Value]) -> list[Value]:
         "out_shardings": shardings(a.out_specs),
         "manual_axes": OpaqueAttr(f"#sdy<manual_axes{_listed(a.own_axes)}>"),
     }
-    region = body.region(over_devices(_expanded(a.to_apply), a.mesh), terminator="sdy.return")
+    region = body.region(over_devices(expand_to_hlo(a.to_apply, _KEPT), a.mesh), terminator="sdy.return")
     return body.of(x, "sdy.manual_computation", operands, {**attributes}, region)
 
 
@@ -123,9 +101,9 @@ def over_devices(computation: Computation, mesh: AbstractMesh) -> Computation:
         attributes = map_computations(x.attributes._asdict(), lambda inner: over_devices(inner, mesh))
         name = attributes.get("axis_name", REPLICAS)
         if x.op is replica_id and name in mesh.shape:
-            return _place_along(rewriter, mesh, name)
+            return _axis_index(rewriter, mesh, name)
         if name in mesh.shape:
-            attributes |= {"axis_name": REPLICAS, "channel_id": _CHANNEL} | _devices_along(mesh, name, attributes)
+            attributes |= {"axis_name": REPLICAS, "channel_id": _CHANNEL} | _replica_groups(mesh, name, attributes)
         elif not any(x.computations()):
             return None
         return rewriter.emit(x.op, *operands, **attributes)
@@ -133,8 +111,8 @@ def over_devices(computation: Computation, mesh: AbstractMesh) -> Computation:
     return rewrite(computation, visit)
 
 
-def _place_along(rewriter: Rewriter, mesh: AbstractMesh, name: Hashable) -> Instruction:
-    """The place of a device along an axis: its number over the devices of later axes, modulo the size of the axis."""
+def _axis_index(rewriter: Rewriter, mesh: AbstractMesh, name: Hashable) -> Instruction:
+    """The index of a device along an axis: its number over the devices of later axes, modulo the size of the axis."""
     k = mesh.axis_names.index(name)
     stride = int(np.prod(mesh.axis_sizes[k + 1 :]))
 
@@ -147,8 +125,9 @@ def _place_along(rewriter: Rewriter, mesh: AbstractMesh, name: Hashable) -> Inst
     )
 
 
-def _devices_along(mesh: AbstractMesh, name: Hashable, attributes: dict[str, Any]) -> dict[str, Any]:
-    """The groups or pairs of devices for those of places along an axis, for each place along the others."""
+def _replica_groups(mesh: AbstractMesh, name: Hashable, attributes: dict[str, Any]) -> dict[str, Any]:
+    """The replica groups, or the source-target pairs, of devices for those of indices along an axis: for each index
+    along the others."""
     numbers = np.arange(mesh.size).reshape(mesh.axis_sizes)
     rows = np.moveaxis(numbers, mesh.axis_names.index(name), -1).reshape(-1, mesh.shape[name]).tolist()
     if "source_target_pairs" in attributes:

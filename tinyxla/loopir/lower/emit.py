@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyxla.compiler.analysis.access_maps import slices_of_one_array, split_dimensions
+from tinyxla.compiler.analysis.access_maps import slices_of_one_array
 from tinyxla.compiler.costs import ACCUMULATORS, LONG_ROW, MAX_UNROLLED
 from tinyxla.compiler.fusion.plan import Plan, is_leaf
 from tinyxla.hlo import Computation, Instruction
@@ -40,6 +40,7 @@ from tinyxla.loopir.lower import storage_types
 from tinyxla.ops import calls, elementwise, indexing, reduction
 from tinyxla.ops.numerics.accuracy import working_type
 from tinyxla.shapes import ElementType, Shape, element_type
+from tinyxla.shapes.reshape import split_dimensions
 
 _REASSOCIABLE = ("add", "multiply")
 ROW_UNROLL_COUNTS = (8, 6, 5, 7, 4, 3, 4)  # of short rows, how many are unrolled in one pass over their accumulators

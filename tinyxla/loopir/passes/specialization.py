@@ -141,7 +141,7 @@ class _SizeRewriter:
         stop: Index = x.stop
         has_remainder = x.has_remainder or leaves_remainder(x, LONG_LOOP_ITERATIONS)
         if isinstance(x.stop, int) and x.stop >= VECTOR_ELEMENTS:
-            parameter = self._parameter_for(INDEX, x.stop, self._innermost and is_short and not x.sequential)
+            parameter = self._parameter_for_size(INDEX, x.stop, self._innermost and is_short and not x.sequential)
             assert not isinstance(parameter, Literal)
             if parameter is not None:
                 stop, is_long = parameter, x.stop >= LONG_LOOP_ITERATIONS
@@ -157,10 +157,11 @@ class _SizeRewriter:
         is_divisor = x.op in _DIVISIONS and position == 1
         is_stride = x.op == "multiply" and x.result.type == INDEX
         return (
-            self._parameter_for(operand.type, operand.value, is_stride or (is_divisor and self._innermost)) or operand
+            self._parameter_for_size(operand.type, operand.value, is_stride or (is_divisor and self._innermost))
+            or operand
         )
 
-    def _parameter_for(self, type: str, value: Any, is_useful: bool) -> Value | None:
+    def _parameter_for_size(self, type: str, value: Any, is_useful: bool) -> Value | None:
         return self._parameter(type, value, is_useful and not self._is_cold)
 
     def _parameter(self, type: str, value: Any, is_useful: bool) -> Value | None:
