@@ -500,8 +500,6 @@ def test_kernels_with_many_carried_values_are_compiled_as_straight_line_code() -
 
 
 def test_scalars_that_are_elements_of_arrays_are_vectorized_if_they_fill_vectors() -> None:
-    """By LLVM's vectorizer of straight-line code, which takes half of the time of its passes."""
-
     def loop(size: int) -> set[str]:
         def step(s: Any) -> Any:
             return s[0] + 1, tuple(0.5 * x + y for x, y in zip(s[1], (*s[1][1:], s[1][0]), strict=True))

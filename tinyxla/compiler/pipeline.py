@@ -49,6 +49,7 @@ from tinyxla.loopir.kernels.registry import step_for
 from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.loopir.passes.nontemporal_stores import use_nontemporal_stores
 from tinyxla.loopir.passes.pipeline_rows import prefetch_next_rows
+from tinyxla.loopir.passes.slp_vectorize import slp_vectorized
 from tinyxla.loopir.passes.vectorize_loops import vectorized
 from tinyxla.shapes import AnyShape
 from tinyxla.text.op_names import with_inner
@@ -144,7 +145,10 @@ LOOP_IR: tuple[Pass, ...] = (
 )
 
 # Of each kernel whose sizes have become parameters, by the backend that compiles it.
-MACHINE: tuple[Pass, ...] = (Pass("vectorize-loops", vectorized, "Innermost loops are loops over vectors."),)
+MACHINE: tuple[Pass, ...] = (
+    Pass("vectorize-loops", vectorized, "Innermost loops are loops over vectors."),
+    Pass("slp-vectorize", slp_vectorized, "Equal statements about consecutive elements become one about a vector."),
+)
 
 
 Check = Callable[[str, Any], None]  # of a pass's name, and of what it gave

@@ -23,13 +23,17 @@ from typing import Any
 from llvmlite.binding import ffi
 
 _OBJECT, _ASSEMBLY = 1, 0  # what `TargetMachineEmitToMemory` takes
+# Functions that take long, which other threads need not wait for. A thread that has released the interpreter's lock
+# waits up to its switch interval to get it back, which is longer than all other functions take.
+_RELEASING = ("ParseAssembly", "RunNewModulePassManager", "TargetMachineEmitToMemory")
 
 
 @functools.cache
 def _function(name: str) -> Any:
     """A function of llvmlite's library, with integers for handles."""
     declared = getattr(ffi.lib, f"LLVMPY_{name}")
-    function = getattr(ctypes.CDLL(ffi.lib._name), f"LLVMPY_{name}")  # pyright: ignore[reportPrivateUsage]
+    library = ctypes.CDLL if name in _RELEASING else ctypes.PyDLL
+    function = getattr(library(ffi.lib._name), f"LLVMPY_{name}")  # pyright: ignore[reportPrivateUsage]
     function.argtypes = [_with_integers(x) for x in declared.argtypes or ()]
     function.restype = _with_integers(declared.restype)
     return function
@@ -88,12 +92,12 @@ class Compilation:
         _function("SetDataLayout")(self._module, layout.encode())
         _function("SetTarget")(self._module, triple.encode())
 
-    def optimize(self, machine: int, slp_vectorization: bool) -> None:
+    def optimize(self, machine: int) -> None:
         """LLVM's pipeline of level 2."""
         options = self._owner.create("CreatePipelineTuningOptions", (), "DisposePipelineTuningOptions")
         for option in ("LoopVectorization", "LoopInterleaving", "LoopUnrolling"):
             _function(f"PTOSet{option}")(options, True)
-        _function("PTOSetSLPVectorization")(options, slp_vectorization)
+        _function("PTOSetSLPVectorization")(options, False)
         builder = self._owner.create("CreatePassBuilder", (machine, options), "DisposePassBuilder")
         levels = (2, 0)[: len(_function("buildPerModuleDefaultPipeline").argtypes) - 1]  # of speed, and of size
         manager = self._owner.create("buildPerModuleDefaultPipeline", (builder, *levels), "DisposeNewModulePassManger")

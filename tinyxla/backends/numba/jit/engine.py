@@ -54,7 +54,8 @@ from tinyxla.loopir.ir import fingerprint, loop_ir, operations as ir_operations,
 from tinyxla.loopir.ir.fingerprint import kernel_fingerprint
 from tinyxla.loopir.ir.loop_ir import Call, Compute, Kernel, Load, Loop, Multiply, Statement, Store
 from tinyxla.loopir.ir.operations import is_vector_code
-from tinyxla.loopir.passes import split_nan_check, vectorize_loops
+from tinyxla.loopir.passes import slp_vectorize, split_nan_check, vectorize_loops
+from tinyxla.loopir.passes.slp_vectorize import MIN_LANES, slp_vectorized
 from tinyxla.loopir.passes.vectorize_loops import are_vectorizable, kinds_of, vectorized
 from tinyxla.loopir.target import has_feature, has_masks, processor, vector_bytes
 from tinyxla.ops import ops
@@ -66,11 +67,9 @@ _LLVM_OPTIONS = {  # LLVM's defaults, and the values for fast compilation
     "enable-epilogue-vectorization": ("true", "false"),
     "disable-lsr": ("false", "true"),
     "dag-maps-huge-region": ("1000", "200"),
-    "slp-schedule-budget": ("100000", "300"),
 }
 _LLVM_VERSIONS = range(14, 23)  # that know these options
 _MIN_CARRIED_ARRAY = 16  # loop-carried values from which on a loop carries an array, element by element
-_MIN_SLP_ELEMENTS = 4  # of an array whose elements are scalars, which are worth vectors from here on
 _MIN_CARRIED_STRAIGHT_LINE = 96  # loop-carried values from which on nearly all of them are spilled
 _ERRORS = (UnsupportedKernel, LLVMError)  # of a unit; others may come from outside, such as from a signal handler
 _Pipeline = Literal["calls", "final", "inline", "straight-line", "vectors", "loops", "slp"]  # see `_optimize`
@@ -85,6 +84,7 @@ _EMITTERS = (  # the modules that decide which code a kernel becomes
     operations,
     printer,
     scalar,
+    slp_vectorize,
     split_nan_check,
     types,
     vector_variants,
@@ -220,6 +220,8 @@ def kernel_text(kernel: Kernel, is_builtin: bool = False, is_scalar: bool = Fals
 def _text(kernel: Kernel, pipeline: _Pipeline, name: str | None = None, is_routine: bool = False) -> str:
     if pipeline in ("inline", "vectors"):
         kernel = vectorized(kernel, vector_bytes(), has_masks())
+    elif pipeline == "slp":
+        kernel = slp_vectorized(kernel, vector_bytes())
     return print_llvm(kernel, name, has_masks(), vector_bytes(), pipeline != "final", is_routine)
 
 
@@ -242,19 +244,18 @@ def _pipeline(statements: Sequence[Statement], is_builtin: bool, is_scalar: bool
         return "vectors"
     if not _carries_many_values(statements):
         return "loops"
-    if _is_explicitly_vectorized(statements):
-        is_long = _length(statements) >= costs.MAX_INSTRUCTIONS // 2
-        if is_long or _known_elements(statements) < _MIN_SLP_ELEMENTS:
-            return "straight-line"
-    return "straight-line" if _is_straight_line(statements) else "slp"
+    if not (_is_explicitly_vectorized(statements) or _is_straight_line(statements)):
+        return "loops"
+    has_vectors = "slp-vectorize" not in config.disabled_passes and _stored_elements(statements) >= MIN_LANES
+    return "slp" if has_vectors else "straight-line"
 
 
-def _known_elements(statements: Sequence[Statement]) -> int:
-    """How many elements of an array a kernel accesses at known indices, of the array of which it accesses most."""
+def _stored_elements(statements: Sequence[Statement]) -> int:
+    """How many elements of an array a kernel stores at known indices, of the array of which it stores most."""
     indices: dict[str, set[int]] = {}
     waiting = list(statements)
     for x in waiting:
-        if isinstance(x, Load | Store) and isinstance(x.index, int):
+        if isinstance(x, Store) and isinstance(x.index, int):
             indices.setdefault(x.buffer.name, set()).add(x.index)
         waiting += x.body if isinstance(x, Loop) else ()
     return max(map(len, indices.values()), default=0)
@@ -269,11 +270,6 @@ def _iterations(statements: Sequence[Statement]) -> float:
         if isinstance(x, Loop):
             counts.append(math.inf if x.trip_count is None else x.trip_count * _iterations(x.body))
     return max(counts)
-
-
-def _length(statements: Sequence[Statement]) -> int:
-    """The number of statements, those of loops included."""
-    return len(statements) + sum(_length(x.body) for x in statements if isinstance(x, Loop))
 
 
 def _is_straight_line(statements: Sequence[Statement]) -> bool:
@@ -401,7 +397,7 @@ def _submit(unit: _Unit) -> _Unit:
         _set_fast_options(True)
         _in_flight[unit.key] = unit
         _count(compilations=1)
-        if unit.pipeline in ("loops", "slp"):  # what takes longest goes first, lest a thread waits in the end
+        if unit.pipeline == "loops":  # what takes longest goes first, lest a thread waits in the end
             _queue.appendleft(unit)
         else:
             _queue.append(unit)
@@ -514,18 +510,18 @@ def assembly(kernel: Kernel, is_builtin: bool = False, is_scalar: bool = False) 
 
 
 def _optimize(owner: Owner, text: str, pipeline: _Pipeline, machine: int) -> Compilation:
-    """Run LLVM's passes on a text. `loops` is LLVM's level 2; `slp` adds the vectorizer of straight-line code, which
-    costs time and changes nothing in kernels that are loops. `vectors`, `inline` and `straight-line` only inline and
-    combine instructions: their loops are vectorized already, or there is no loop to gain from, or some of LLVM's passes
-    are quadratic in the length of a block. `calls` and `final` run none."""
+    """Run LLVM's passes on a text. `loops` is LLVM's level 2, without the vectorizer of straight-line code, which costs
+    time and changes nothing in kernels that are loops. `vectors`, `slp`, `inline` and `straight-line` only inline and
+    combine instructions: their code is vectorized already, or there is nothing to gain from vectors, or some of LLVM's
+    passes are quadratic in the length of a block. `calls` and `final` run none."""
     _, layout, triple = _compiler()
     compilation = Compilation(owner, text, layout, triple)
     if pipeline == "inline":
         compilation.inline(machine)
-    elif pipeline in ("vectors", "straight-line"):
+    elif pipeline in ("vectors", "slp", "straight-line"):
         compilation.inline(machine, straight=True)
     elif pipeline not in ("calls", "final"):
-        compilation.optimize(machine, slp_vectorization=pipeline == "slp")
+        compilation.optimize(machine)
     return compilation
 
 
@@ -546,8 +542,8 @@ def _set_fast_options(is_fast: bool) -> None:
     """Set LLVM's options, which are those of the whole process, for fast compilation, or set them back.
 
     Fast compilation leaves out a third of LLVM's work that makes no kernel faster: a second vector loop of narrower
-    vectors (epilogue vectorization), loop strength reduction, long searches of the SLP vectorizer, and dependences
-    between all pairs of hundreds of memory accesses, whose number is quadratic.
+    vectors (epilogue vectorization), loop strength reduction, and dependences between all pairs of hundreds of memory
+    accesses, whose number is quadratic.
 
     The options are set back when no unit is left. As LLVM ends the process for an unknown option, they are set in known
     versions alone.
