@@ -674,6 +674,10 @@ class Builder:
         x = operand_of(x)
         return self.compute(op, x.type, x, Literal(x.type, y) if isinstance(y, int) else y)
 
+    @property
+    def is_in_loop(self) -> bool:
+        return len(self._blocks) > 1
+
     def bounds(self, index: Index) -> tuple[int, int] | None:
         """The known range of an index, both ends included; None if unknown."""
         return (index, index) if isinstance(index, int) else self._bounds.get(index.name)

@@ -149,7 +149,13 @@ class Lowering:
     @contextmanager
     def loop(
         self, start: Index, stop: Index, carried: Sequence[Operand] = (), sequential: bool = False
-    ) -> Generator[tuple[Value, Loop]]:
+    ) -> Generator[tuple[Index, Loop]]:
+        """Open a loop. The statements of a single iteration become statements of the loop around it."""
+        is_single = isinstance(start, int) and stop == start + 1 and not carried
+        if is_single and self.builder.is_in_loop:
+            with self.scope():
+                yield start, Loop(Value(INDEX, ""), start, stop, [], [])
+            return
         with self.scope(), self.builder.loop(start, stop, carried, sequential) as opened:
             yield opened
 

@@ -7,15 +7,16 @@ is hoisted here, too, and several vectors are interleaved to hide the latency of
 accumulators then depends on the kernel and on the width of vectors alone.
 
 Applies to loops of elementwise operations that load with unit stride, or gather, and store with unit stride, and whose
-loop-carried values are reductions. Not to complex numbers, small strides, operations with slow paths, and loops that
-end early: these are left to LLVM.
+loop-carried values are reductions. Accesses with a stride of 2 or 4 are vectorized where those of one iteration are of
+consecutive elements (interleaved access groups): as an access of all of them, and shuffles. Not to complex numbers,
+other small strides, operations with slow paths, and loops that end early: these are left to LLVM.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal as Choice
 
 from tinyxla.compiler.costs import INTERLEAVED, LINE_BYTES, MAX_UNROLLED
@@ -68,12 +69,15 @@ _NEUTRAL = {  # the elements that reductions begin with which may not combine th
     "minimum-of-numbers": math.inf,
 }
 _SHORT_BODY, _LONG_BODY = 8, 24  # work in additions up to which four vectors of a reduction are interleaved, and two
+_LONG_CODE = 100  # statements of a loop that is not unrolled
 _UNROLLED_WORK = 200  # of a loop over scratch memory that is unrolled
 
 
-def are_vectorizable(statements: Sequence[Statement], vector_bytes: int, has_masks: bool) -> bool:
-    """Whether all innermost loops can be vectorized and have enough iterations, and all else is scalar code and
-    calls."""
+def are_vectorizable(
+    statements: Sequence[Statement], vector_bytes: int, has_masks: bool, is_scalar: bool = False
+) -> bool:
+    """Whether all innermost loops can be vectorized and have enough iterations, and all else is scalar code and calls.
+    In a kernel that `is_scalar`, there are no outer iterations that could be vectors instead."""
     waiting, innermost = list(statements), list[Loop]()
     for x in waiting:
         if not isinstance(x, (Loop, Compute, Load, Store, Call)):
@@ -83,17 +87,23 @@ def are_vectorizable(statements: Sequence[Statement], vector_bytes: int, has_mas
                 waiting += x.body
             else:
                 innermost.append(x)
-    return bool(innermost) and all(_is_vectorizable(x, vector_bytes, has_masks) for x in innermost)
+    return bool(innermost) and all(
+        _fills_vectors(x, vector_bytes, has_masks, is_scalar) and kinds_of(x) is not None for x in innermost
+    )
 
 
 def _is_outer(loop: Loop) -> bool:
     return any(isinstance(x, (Loop, Call)) for x in loop.body)
 
 
-def _is_vectorizable(loop: Loop, vector_bytes: int, has_masks: bool) -> bool:
+def _fills_vectors(loop: Loop, vector_bytes: int, has_masks: bool, is_scalar: bool) -> bool:
+    """Whether a loop has the iterations of a vector, or more than those of a loop that is unrolled. Without outer
+    iterations, powers of two do, and a few iterations of long code."""
     count, lanes = loop.trip_count, _max_lanes(loop, vector_bytes)
-    is_short = count is not None and count < (min(lanes, MAX_UNROLLED + 1) if has_masks else lanes)
-    return not is_short and kinds_of(loop) is not None
+    if count is None or count >= lanes:
+        return True
+    is_long = count > MAX_UNROLLED or (is_scalar and count > 2 and count * len(loop.body) >= _LONG_CODE)
+    return (has_masks and is_long) or (is_scalar and count >= 4 and count.bit_count() == 1)
 
 
 def _max_lanes(loop: Loop, vector_bytes: int) -> int:
@@ -109,6 +119,7 @@ def kinds_of(loop: Loop) -> dict[str, Kind] | None:
     if not all(_reduction(x, loop.body) for x in loop.carried):
         return None
     kinds: dict[str, Kind] = {loop.index.name: "induction", **{x.arg.name: "varying" for x in loop.carried}}
+    strided: list[Load | Store] = []
 
     def of(x: Operand | Index) -> Kind:
         return kinds.get(x.name, "uniform") if isinstance(x, Value) else "uniform"
@@ -121,12 +132,18 @@ def kinds_of(loop: Loop) -> dict[str, Kind] | None:
             kinds[x.result.name] = found
         elif isinstance(x, Load):
             kind = of(x.index)
-            if x.buffer.type in _PAIRS or (kind == "varying" and not _is_gathered(x, loop)):
+            if x.buffer.type in _PAIRS:
                 return None
+            if kind == "varying" and not _is_gathered(x, loop):
+                strided.append(x)
             kinds[x.result.name] = "uniform" if kind == "uniform" else "varying"
-        elif not (isinstance(x, Store) and of(x.index) == "induction" and x.buffer.type not in _PAIRS):
+        elif isinstance(x, Store) and of(x.index) != "uniform" and x.buffer.type not in _PAIRS:
+            if of(x.index) == "varying":
+                strided.append(x)
+        else:
             return None
-    return kinds
+    groups = interleaved_groups(loop, kinds) if strided else {}
+    return kinds if all(id(x) in groups for x in strided) else None
 
 
 def _kind_of_result(x: Compute, kinds: Sequence[Kind]) -> Kind | None:
@@ -149,6 +166,68 @@ def _is_gathered(x: Load, loop: Loop) -> bool:
     assert isinstance(x.index, Value), "the index varies"
     width, stride = COMPONENT_BYTES[x.buffer.type], stride_of(loop.index, x.index, loop.body)
     return width >= 4 and (math.isnan(stride) or abs(stride) * width >= LINE_BYTES)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Interleaved:
+    """An interleaved access group: in iteration i element `stride * i + uniform + offset` of a buffer, and those that
+    follow it, are loaded or stored by one of `members` each, by `last` after all others."""
+
+    members: tuple[Load | Store, ...]
+    uniform: Operand
+    offset: int
+    last: Load | Store
+
+    @property
+    def stride(self) -> int:
+        return len(self.members)
+
+
+def interleaved_groups(loop: Loop, kinds: Mapping[str, Kind]) -> dict[int, Interleaved]:
+    """The interleaved access groups of a loop, by the identities of their members."""
+    forms = _linear_forms(loop, kinds)
+    found: dict[tuple[type, Buffer, Operand, int], dict[int, Load | Store]] = {}
+    for x in loop.body:
+        if isinstance(x, (Load, Store)) and x.index in forms:
+            stride, uniform, offset = forms[x.index]
+            if stride in (2, 4):
+                found.setdefault((type(x), x.buffer, uniform, stride), {})[offset] = x
+    result: dict[int, Interleaved] = {}
+    for (kind, buffer, uniform, stride), accesses in found.items():
+        first = min(accesses)
+        members = [accesses[first + k] for k in range(stride) if first + k in accesses]
+        others = [x for x in loop.body if isinstance(x, (Load, Store)) and not isinstance(x, kind)]
+        if len(members) == len(accesses) == stride and not any(x.buffer.memories & buffer.memories for x in others):
+            group = Interleaved(tuple(members), uniform, first, list(accesses.values())[-1])
+            result |= dict.fromkeys(map(id, members), group)
+    return result
+
+
+def _linear_forms(loop: Loop, kinds: Mapping[str, Kind]) -> dict[Operand | Index, tuple[int, Operand, int]]:
+    """Indices that are `stride * i + uniform + offset` in iteration i: these three."""
+    zero = Literal(INDEX, 0)
+    forms: dict[Operand | Index, tuple[int, Operand, int]] = {loop.index: (1, zero, 0)}
+
+    def of(x: Operand) -> tuple[int, Operand, int] | None:
+        if isinstance(x, Literal):
+            return 0, zero, x.value
+        return (0, x, 0) if kinds.get(x.name, "uniform") == "uniform" else forms.get(x)
+
+    for x in loop.body:
+        if not (isinstance(x, Compute) and is_index_arithmetic(x) and x.op in ("add", "subtract", "multiply")):
+            continue
+        left, right = map(of, x.operands)
+        if left is None or right is None:
+            continue
+        if x.op == "multiply":
+            left, right = (right, left) if left[:2] == (0, zero) else (left, right)
+            if left[1] == right[1] == zero and right[0] == 0:
+                forms[x.result] = left[0] * right[2], zero, left[2] * right[2]
+        elif right[1] == zero or (x.op == "add" and left[1] == zero):
+            sign = 1 if x.op == "add" else -1
+            uniform = right[1] if left[1] == zero else left[1]
+            forms[x.result] = left[0] + sign * right[0], uniform, left[2] + sign * right[2]
+    return forms
 
 
 def _reduction(carried: LoopCarried, body: Sequence[Statement]) -> Compute | None:
@@ -214,7 +293,11 @@ class _StripMining:
         self.vectors: dict[Operand, Value] = {}  # of values in the loop that is emitted
         uniform = [x for x in loop.body if not isinstance(x, Store) and self._kind(_result(x)) == "uniform"]
         self.indices = [x for x in loop.body if isinstance(x, Compute) and self._kind(x.result) == "induction"]
-        self.varying = [x for x in loop.body if isinstance(x, Store) or self._kind(_result(x)) == "varying"]
+        self.groups = interleaved_groups(loop, kinds)
+        self.group_views: dict[Interleaved, Buffer] = {}  # that begin at the first element of the first iteration
+        self.varying = self._needed(
+            [x for x in loop.body if isinstance(x, Store) or self._kind(_result(x)) == "varying"]
+        )
         self.stays = self._hoist(uniform)
         if not self.stays:
             self._find_bases()
@@ -282,6 +365,19 @@ class _StripMining:
         self.emitted.append(Shuffle(result, (x,), tuple(order)))
         return result
 
+    def _needed(self, statements: Sequence[Statement]) -> list[Statement]:
+        """Dead code elimination: the indices of interleaved groups are not needed as vectors."""
+        result: list[Statement] = []
+        needed: set[Operand | Index | None] = {c.next for c in self.loop.carried}
+        for x in reversed(statements):
+            if isinstance(x, Store) or _result(x) in needed:
+                result.insert(0, x)
+                read = x.operands if isinstance(x, Compute) else (x.value,) if isinstance(x, Store) else ()
+                needed.update(read)
+                if isinstance(x, Load) and id(x) not in self.groups:
+                    needed.add(x.index)
+        return result
+
     # Before the loop.
 
     def _hoist(self, uniform: Sequence[Statement]) -> list[Statement]:
@@ -314,6 +410,9 @@ class _StripMining:
         for x in self.varying:
             if isinstance(x, (Load, Store)) and self._kind(operand_of(x.index)) == "induction":
                 self._view(x.buffer, x.index)
+        for group in dict.fromkeys(self.groups.values()):
+            base = self._index("add", _index_of(group.uniform), group.offset)
+            self.group_views[group] = self._new_view(group.members[0].buffer, base)
 
     def _view(self, buffer: Buffer, index: Index) -> Buffer:
         """A buffer whose element at the loop's index is that of another one at an induction value."""
@@ -322,10 +421,13 @@ class _StripMining:
         if base == 0:
             return buffer
         if (buffer, x) not in self.views:
-            name = f"{buffer.name}_{self._new(INDEX).name}"
-            self.views[buffer, x] = Buffer(buffer.type, name, buffer.size, buffer.written, (buffer,))
-            self.emitted.append(View(self.views[buffer, x], buffer, base))
+            self.views[buffer, x] = self._new_view(buffer, base)
         return self.views[buffer, x]
+
+    def _new_view(self, buffer: Buffer, base: Index) -> Buffer:
+        view = Buffer(buffer.type, f"{buffer.name}_{self._new(INDEX).name}", buffer.size, buffer.written, (buffer,))
+        self.emitted.append(View(view, buffer, base))
+        return view
 
     def _interleaved(self) -> int:
         """Vectors of a step: several hide the latency of reductions and of the long chains of transcendental functions,
@@ -387,9 +489,10 @@ class _StripMining:
                 operands = [self._vector(o, index, lanes) for o in x.operands]
                 op = f"{x.op}-in-vectors" if is_division_by_floats(x) else x.op
                 self.vectors[x.result] = self._compute(x.result.type, op, operands, x.attributes)
+            elif isinstance(x, (Load, Store)) and id(x) in self.groups:
+                self._access_group(self.groups[id(x)], x, index, lanes, mask)
             elif isinstance(x, Store):
-                value = self._vector(x.value, index, lanes)
-                value = value if lanes_of(value) > 1 else self._shuffle(value, [0] * lanes)
+                value = self._all_lanes(x.value, index, lanes)
                 self.emitted.append(Store(self._view(x.buffer, x.index), index, value, mask))
             elif isinstance(x, Load):
                 self.vectors[x.result] = self._load(x, index, lanes, mask)
@@ -398,6 +501,35 @@ class _StripMining:
             return updated
         pairs = zip(updated, accumulators, strict=True)
         return [self._compute(after.type, "select", (mask, after, before)) for after, before in pairs]
+
+    def _access_group(self, group: Interleaved, x: Load | Store, index: Index, lanes: int, mask: Value | None) -> None:
+        """The accesses of an interleaved group: all loads where the first of them is, all stores where the last is."""
+        is_due = x.result not in self.vectors if isinstance(x, Load) else x is group.last
+        if not is_due:
+            return
+        stride, view = group.stride, self.group_views[group]
+        place = self._index("multiply", index, stride)
+        if mask is not None:
+            mask = self._shuffle(mask, [k // stride for k in range(lanes * stride)])
+        values = [self._all_lanes(y.value, index, lanes) for y in group.members if isinstance(y, Store)]
+        if values:
+            self.emitted.append(Store(view, place, self._interleave(values), mask))
+            return
+        elements = self._new(x.buffer.type, lanes * stride)
+        self.emitted.append(Load(elements, view, place, mask))
+        for k, y in enumerate(group.members):
+            assert isinstance(y, Load), "a group loads or stores"
+            self.vectors[y.result] = self._shuffle(elements, range(k, lanes * stride, stride))
+
+    def _interleave(self, vectors: Sequence[Value]) -> Value:
+        """The first lanes of all vectors, then their second lanes, and so on."""
+        if len(vectors) == 1:
+            return vectors[0]
+        even, odd = self._interleave(vectors[::2]), self._interleave(vectors[1::2])
+        result = self._new(even.type, 2 * even.lanes)
+        order = tuple(k // 2 + even.lanes * (k % 2) for k in range(result.lanes))
+        self.emitted.append(Shuffle(result, (even, odd), order))
+        return result
 
     def _load(self, x: Load, index: Index, lanes: int, mask: Value | None) -> Value:
         result = self._new(x.result.type, lanes)
@@ -418,6 +550,11 @@ class _StripMining:
             first = self._compute(x.type, "convert", (first,)) if definition else first
             self.vectors[x] = self._compute(x.type, "iota", (first,), (("lanes", lanes),))
         return self.vectors.get(x, x)
+
+    def _all_lanes(self, x: Operand, index: Index, lanes: int) -> Value:
+        """An operand as a vector, a number too."""
+        vector = self._vector(x, index, lanes)
+        return vector if isinstance(vector, Value) and vector.lanes > 1 else self._shuffle(vector, [0] * lanes)
 
     # After the loops.
 

@@ -70,6 +70,7 @@ _LLVM_OPTIONS = {  # LLVM's defaults, and the values for fast compilation
 }
 _LLVM_VERSIONS = range(14, 23)  # that know these options
 _MIN_CARRIED_ARRAY = 16  # loop-carried values from which on a loop carries an array, element by element
+_LONG_BODY = 100  # statements of a loop from which on it is long
 _MIN_CARRIED_STRAIGHT_LINE = 96  # loop-carried values from which on nearly all of them are spilled
 _ERRORS = (UnsupportedKernel, LLVMError)  # of a unit; others may come from outside, such as from a signal handler
 _Pipeline = Literal["calls", "final", "inline", "straight-line", "vectors", "loops", "slp"]  # see `_optimize`
@@ -225,10 +226,10 @@ def _text(kernel: Kernel, pipeline: _Pipeline, name: str | None = None, is_routi
     return print_llvm(kernel, name, has_masks(), vector_bytes(), pipeline != "final", is_routine)
 
 
-def _carries_many_values(statements: Sequence[Statement]) -> bool:
-    """Whether a loop has so many loop-carried values that its body is long straight-line code."""
+def _is_long(statements: Sequence[Statement]) -> bool:
+    """Whether a loop is long straight-line code, or has so many loop-carried values that it must be."""
     loops = [x for x in statements if isinstance(x, Loop)]
-    return any(len(x.carried) >= _MIN_CARRIED_ARRAY or _carries_many_values(x.body) for x in loops)
+    return any(len(x.carried) >= _MIN_CARRIED_ARRAY or len(x.body) >= _LONG_BODY or _is_long(x.body) for x in loops)
 
 
 def _pipeline(statements: Sequence[Statement], is_builtin: bool, is_scalar: bool = False) -> _Pipeline:
@@ -240,11 +241,10 @@ def _pipeline(statements: Sequence[Statement], is_builtin: bool, is_scalar: bool
         return "inline"
     if is_scalar and all(_iterations(x.body) <= MAX_UNROLLED for x in statements if isinstance(x, Loop)):
         return "straight-line"
-    if "vectorize-loops" not in config.disabled_passes and are_vectorizable(statements, vector_bytes(), has_masks()):
+    is_enabled = "vectorize-loops" not in config.disabled_passes
+    if is_enabled and are_vectorizable(statements, vector_bytes(), has_masks(), is_scalar):
         return "vectors"
-    if not _carries_many_values(statements):
-        return "loops"
-    if not (_is_explicitly_vectorized(statements) or _is_straight_line(statements)):
+    if not _is_long(statements) or not (_is_explicitly_vectorized(statements) or _is_straight_line(statements)):
         return "loops"
     has_vectors = "slp-vectorize" not in config.disabled_passes and _stored_elements(statements) >= MIN_LANES
     return "slp" if has_vectors else "straight-line"

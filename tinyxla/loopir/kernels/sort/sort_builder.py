@@ -42,7 +42,7 @@ class SortBuilder:
         return self.low.buffer(x, written, bits_of(shape.element_type))
 
     @contextmanager
-    def chunks(self, count: int, length: int) -> Generator[tuple[Value, Index, Index, Index]]:
+    def chunks(self, count: int, length: int) -> Generator[tuple[Index, Index, Index, Index]]:
         """A loop over chunks of lines: the chunk's number, its line, and the range of its elements in the line."""
         b = self.builder
         chunks, size, end = (self.parameter(n) for n in (count, -(-length // count), length))
