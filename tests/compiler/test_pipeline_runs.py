@@ -28,6 +28,7 @@ from tinyxla.compiler.passes.control_flow_dce import control_flow_dce
 from tinyxla.compiler.passes.licm import hoist_loop_invariants
 from tinyxla.compiler.schedule import blocks
 from tinyxla.hlo import Computation, Module
+from tinyxla.loopir.ir.loop_ir import Loop
 from tinyxla.loopir.kernels import registry
 from tinyxla.loopir.kernels.control_flow import pointwise_while
 from tinyxla.ops import Op, calls
@@ -508,6 +509,24 @@ def test_scalars_that_are_elements_of_arrays_are_vectorized_if_they_fill_vectors
         return pipelines_of(lambda x: lax.while_loop(lambda s: s[0] < s[1][0][0] + 9, step, (0, x)), (arrays,))
 
     assert (loop(3), loop(8)) == ({"straight-line"}, {"slp"})
+
+
+def test_kernels_of_little_work_skip_the_passes_over_loops() -> None:
+    """Those that cannot be vectorized here: columns with a stride."""
+
+    def column(size: int) -> str:
+        (kernel,) = tx.jit(lambda x: x[:, 3] * 2).lower(np.ones((size, 7), np.uint8)).compile().kernels
+        return engine._pipeline(kernel._kernel.body, False, kernel.extent, kernel._work)
+
+    assert (column(50), column(5000)) == ("straight-line", "loops")
+
+
+def test_single_iterations_have_no_loop_of_their_own() -> None:
+    """The pieces of a row that is a concatenation."""
+    (kernel,) = tx.jit(lambda x: tx.numpy.stack([x + 1, x * 2], -1)).lower(np.ones(100, np.float32)).compile().kernels
+    (loop,) = kernel._kernel.body
+    assert isinstance(loop, Loop)
+    assert not any(isinstance(x, Loop) for x in loop.body)
 
 
 def test_arena_offsets_are_those_of_first_fit() -> None:

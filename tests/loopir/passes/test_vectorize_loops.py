@@ -236,6 +236,61 @@ def test_sums_in_order_are_left_to_llvm() -> None:
     assert kinds_of(inner(over_a_line("f32", None, slow_path))) is None
 
 
+def _interleaved(stride: int, order: Sequence[int], offset: int) -> Body:
+    """Rows of `stride` elements from an offset on: loaded, and stored in some order, with an index from around."""
+
+    def body(b: Builder, i: Value, loop: Loop) -> None:
+        x, y, _, out = b.kernel.arguments[:4]
+        row = b.add(b.mul(i, stride), offset, b.load(b.kernel.arguments[2], 0))
+        elements = [b.load(x, b.add(row, k)) for k in range(stride)]
+        factor = b.load(y, i)
+        for k in order:
+            b.store(out, b.add(row, k), b.compute("multiply", x.type, elements[k], factor if k else elements[1]))
+
+    return body
+
+
+@pytest.mark.sample(every=2)
+@pytest.mark.parametrize("is_known", [False, True])
+@pytest.mark.parametrize("type", ["f32", "f64", "bf16", "u8", "s64"])
+@pytest.mark.parametrize(("stride", "order"), [(2, (0, 1)), (2, (1, 0)), (4, (2, 0, 3, 1))])
+def test_interleaved_access_groups(stride: int, order: Sequence[int], type: str, is_known: bool) -> None:
+    for count in (1, 7, 16, 33, 49):
+        kernel = over_a_line(type, count if is_known else None, _interleaved(stride, order, 3))
+        assert kinds_of(inner(kernel))
+        check(kernel, type, count, 1e-9 if type == "bf16" else 0)
+
+
+def test_incomplete_groups_are_left_to_llvm() -> None:
+    """Those without all elements of a row, whose rows overlap, or whose order matters."""
+
+    def loads(b: Builder, i: Value, loop: Loop) -> None:
+        b.store(b.kernel.arguments[3], i, b.load(b.kernel.arguments[0], b.mul(i, 2)))
+
+    def rows_apart(b: Builder, i: Value, loop: Loop) -> None:
+        x, row = b.kernel.arguments[0], b.mul(i, 4)
+        b.store(b.kernel.arguments[3], i, b.compute("add", "f32", b.load(x, row), b.load(x, b.add(row, 1))))
+
+    def reads_what_it_stores(b: Builder, i: Value, loop: Loop) -> None:
+        out, row = b.kernel.arguments[3], b.mul(i, 2)
+        b.store(out, row, b.load(b.kernel.arguments[0], i))
+        b.store(out, b.add(row, 1), b.load(out, i))
+
+    for body in (loads, rows_apart, reads_what_it_stores):
+        assert kinds_of(inner(over_a_line("f32", None, body))) is None
+
+
+def test_short_loops_are_vectors_if_there_are_no_outer_iterations() -> None:
+    def body(b: Builder, i: Value, loop: Loop) -> None:
+        b.store(b.kernel.arguments[3], i, b.load(b.kernel.arguments[0], i))
+
+    found = [
+        [are_vectorizable(over_a_line("f32", count, body).body, 64, True, is_scalar) for count in (2, 3, 4, 6, 8, 9)]
+        for is_scalar in (False, True)
+    ]
+    assert found == [[False, False, False, False, False, True], [False, False, True, False, True, True]]
+
+
 @pytest.mark.parametrize("type", ["u8", "u16", "u32", "u64", "f32", "f64"])
 def test_widths_of_vectors(type: str) -> None:
     def body(b: Builder, i: Value, loop: Loop) -> None:

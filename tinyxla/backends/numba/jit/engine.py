@@ -71,6 +71,7 @@ _LLVM_OPTIONS = {  # LLVM's defaults, and the values for fast compilation
 _LLVM_VERSIONS = range(14, 23)  # that know these options
 _MIN_CARRIED_ARRAY = 16  # loop-carried values from which on a loop carries an array, element by element
 _LONG_BODY = 100  # statements of a loop from which on it is long
+_LITTLE_WORK = 1000  # simple operations of a kernel up to which LLVM's loop passes take longer than they can save
 _MIN_CARRIED_STRAIGHT_LINE = 96  # loop-carried values from which on nearly all of them are spilled
 _ERRORS = (UnsupportedKernel, LLVMError)  # of a unit; others may come from outside, such as from a signal handler
 _Pipeline = Literal["calls", "final", "inline", "straight-line", "vectors", "loops", "slp"]  # see `_optimize`
@@ -188,10 +189,10 @@ def compile_kernel(kernel: Kernel, is_builtin: bool = False) -> int:
     return start_kernel(kernel, is_builtin)()
 
 
-def start_kernel(kernel: Kernel, is_builtin: bool = False, is_scalar: bool = False) -> Callable[[], int]:
-    """Queue a kernel for compilation; returns a function that waits for it and gives its address. One that `is_scalar`
-    runs a single iteration of its outermost loop."""
-    pipeline = _pipeline(kernel.body, is_builtin, is_scalar)
+def start_kernel(kernel: Kernel, is_builtin: bool = False, extent: int = 0, work: int = 0) -> Callable[[], int]:
+    """Queue a kernel for compilation; returns a function that waits for it and gives its address. `extent` are the
+    iterations of its outermost loop, and `work` is how many simple operations it computes, where they are known."""
+    pipeline = _pipeline(kernel.body, is_builtin, extent, work)
     key = _key(kernel_fingerprint(kernel), _emission_version(), pipeline)
     builtin = _builtin_addresses.get(key)
     if builtin is not None:
@@ -213,9 +214,11 @@ def _unique(name: str, key: str) -> str:
     return f"{name}_{key[:32]}"
 
 
-def kernel_text(kernel: Kernel, is_builtin: bool = False, is_scalar: bool = False, is_routine: bool = False) -> str:
+def kernel_text(
+    kernel: Kernel, is_builtin: bool = False, extent: int = 0, work: int = 0, is_routine: bool = False
+) -> str:
     """A kernel as LLVM text for this processor; see `start_kernel`."""
-    return _text(kernel, _pipeline(kernel.body, is_builtin, is_scalar), is_routine=is_routine)
+    return _text(kernel, _pipeline(kernel.body, is_builtin, extent, work), is_routine=is_routine)
 
 
 def _text(kernel: Kernel, pipeline: _Pipeline, name: str | None = None, is_routine: bool = False) -> str:
@@ -232,20 +235,20 @@ def _is_long(statements: Sequence[Statement]) -> bool:
     return any(len(x.carried) >= _MIN_CARRIED_ARRAY or len(x.body) >= _LONG_BODY or _is_long(x.body) for x in loops)
 
 
-def _pipeline(statements: Sequence[Statement], is_builtin: bool, is_scalar: bool = False) -> _Pipeline:
+def _pipeline(statements: Sequence[Statement], is_builtin: bool, extent: int = 0, work: int = 0) -> _Pipeline:
     if _only_calls_routines(statements):
         return "calls"
     if is_vector_code(statements):
         return "final"
     if is_builtin and _is_explicitly_vectorized(statements):
         return "inline"
-    if is_scalar and all(_iterations(x.body) <= MAX_UNROLLED for x in statements if isinstance(x, Loop)):
+    if extent == 1 and all(_iterations(x.body) <= MAX_UNROLLED for x in statements if isinstance(x, Loop)):
         return "straight-line"
     is_enabled = "vectorize-loops" not in config.disabled_passes
-    if is_enabled and are_vectorizable(statements, vector_bytes(), has_masks(), is_scalar):
+    if is_enabled and are_vectorizable(statements, vector_bytes(), has_masks(), is_scalar=extent == 1):
         return "vectors"
     if not _is_long(statements) or not (_is_explicitly_vectorized(statements) or _is_straight_line(statements)):
-        return "loops"
+        return "straight-line" if 0 < work <= _LITTLE_WORK else "loops"
     has_vectors = "slp-vectorize" not in config.disabled_passes and _stored_elements(statements) >= MIN_LANES
     return "slp" if has_vectors else "straight-line"
 
@@ -503,9 +506,9 @@ def optimized_text(text: str) -> str:
     return _inspect(text, "loops", lambda compilation, _: compilation.text())
 
 
-def assembly(kernel: Kernel, is_builtin: bool = False, is_scalar: bool = False) -> str:
+def assembly(kernel: Kernel, is_builtin: bool = False, extent: int = 0, work: int = 0) -> str:
     """The assembly of a kernel for this processor."""
-    pipeline = _pipeline(kernel.body, is_builtin, is_scalar)
+    pipeline = _pipeline(kernel.body, is_builtin, extent, work)
     return _inspect(_text(kernel, pipeline), pipeline, Compilation.assembly)
 
 

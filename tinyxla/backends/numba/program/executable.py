@@ -69,6 +69,7 @@ class KernelInfo:
     _is_builtin: bool = field(default=False, repr=False)
     _shapes: tuple[Shape, ...] = field(default=(), repr=False)
     _parameters: tuple[int, ...] = field(default=(), repr=False)
+    _work: int = field(default=0, repr=False)
 
     def numba(self) -> Any:
         """The kernel as a function that Numba's code can call, of its arrays in order: row-major NumPy arrays of the
@@ -99,12 +100,12 @@ class KernelInfo:
     @property
     def llvm(self) -> str:
         """The loops as LLVM text, before optimization."""
-        return kernel_text(self._kernel, self._is_builtin, is_scalar=self.extent == 1)
+        return kernel_text(self._kernel, self._is_builtin, self.extent, self._work)
 
     @property
     def assembly(self) -> str:
         """The machine code for this processor, as assembly text."""
-        return assembly(self._kernel, self._is_builtin, is_scalar=self.extent == 1)
+        return assembly(self._kernel, self._is_builtin, self.extent, self._work)
 
 
 class CompiledModule:
@@ -214,14 +215,13 @@ class CompiledModule:
             self._emit_concurrent(work, schedule, repeats)
         elif work.extent:
             slots = [self._slot(x) for x in work.arguments]
-            is_scalar = work.extent == 1
-            is_cold = is_scalar and repeats == 1
-            key = id(work.kernel), work.parameters, work.is_builtin, is_scalar, is_cold
+            is_cold = work.extent == 1 and repeats == 1
+            key = id(work.kernel), work.parameters, work.is_builtin, work.extent, work.work, is_cold
             if key not in self._started:  # steps may share a kernel
                 kernel, words = work.kernel, list(work.parameters)
                 if not words:
                     kernel, words = generalize(kernel, is_cold=is_cold)
-                self._started[key] = start_kernel(kernel, work.is_builtin, is_scalar), words
+                self._started[key] = start_kernel(kernel, work.is_builtin, work.extent, work.work), words
             address, words = self._started[key]
             schedule.kernel(address, slots, work.extent, work.grain, words, work.starts_in_order)
             self._exchanges.progress(schedule)
@@ -336,7 +336,8 @@ class CompiledModule:
                 shapes = tuple(map(shape_of, work.arguments))
                 lines = dict.fromkeys(str(r.source) for r in work.roots if r.source)
                 described = work.kernel.name, work.extent, tuple(map(str, shapes)), tuple(lines)
-                found.append(KernelInfo(*described, work.kernel, work.is_builtin, shapes, tuple(work.parameters)))
+                parameters = tuple(work.parameters)
+                found.append(KernelInfo(*described, work.kernel, work.is_builtin, shapes, parameters, work.work))
         return found
 
     @property
