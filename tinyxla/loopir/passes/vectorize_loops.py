@@ -186,7 +186,7 @@ class Interleaved:
 def interleaved_groups(loop: Loop, kinds: Mapping[str, Kind]) -> dict[int, Interleaved]:
     """The interleaved access groups of a loop, by the identities of their members."""
     forms = _linear_forms(loop, kinds)
-    found: dict[tuple[type, Buffer, Operand, int], dict[int, Load | Store]] = {}
+    found: dict[tuple[type[Load | Store], Buffer, Operand, int], dict[int, Load | Store]] = {}
     for x in loop.body:
         if isinstance(x, (Load, Store)) and x.index in forms:
             stride, uniform, offset = forms[x.index]
@@ -196,11 +196,16 @@ def interleaved_groups(loop: Loop, kinds: Mapping[str, Kind]) -> dict[int, Inter
     for (kind, buffer, uniform, stride), accesses in found.items():
         first = min(accesses)
         members = [accesses[first + k] for k in range(stride) if first + k in accesses]
-        others = [x for x in loop.body if isinstance(x, (Load, Store)) and not isinstance(x, kind)]
-        if len(members) == len(accesses) == stride and not any(x.buffer.memories & buffer.memories for x in others):
+        if len(members) == len(accesses) == stride and not _is_ordered(kind, buffer, members, loop):
             group = Interleaved(tuple(members), uniform, first, list(accesses.values())[-1])
             result |= dict.fromkeys(map(id, members), group)
     return result
+
+
+def _is_ordered(kind: type[Load | Store], buffer: Buffer, members: Sequence[Load | Store], loop: Loop) -> bool:
+    """Whether the order of a group and other accesses of a loop to the same memory may matter."""
+    others = [x for x in loop.body if isinstance(x, (Load, Store)) and not any(x is y for y in members)]
+    return any(x.buffer.memories & buffer.memories and (kind is Store or isinstance(x, Store)) for x in others)
 
 
 def _linear_forms(loop: Loop, kinds: Mapping[str, Kind]) -> dict[Operand | Index, tuple[int, Operand, int]]:
