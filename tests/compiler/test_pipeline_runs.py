@@ -20,6 +20,7 @@ from benchmarks.workload import Workload
 from tinyxla import lax
 from tinyxla.api import linearize
 from tinyxla.backends.numba.jit import engine
+from tinyxla.backends.numba.program import executable
 from tinyxla.backends.numba.program.executable import CompiledModule
 from tinyxla.compiler import pipeline, rewriter
 from tinyxla.compiler.buffers import arena
@@ -519,6 +520,22 @@ def test_kernels_of_little_work_skip_the_passes_over_loops() -> None:
         return engine._pipeline(kernel._kernel.body, False, kernel.extent, kernel._work)
 
     assert (column(50), column(5000)) == ("straight-line", "loops")
+
+
+def test_kernels_of_loops_are_compiled_while_the_rest_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+    start, assign, interval = executable.start_kernel, executable.assign_parallelism, sys.getswitchinterval()
+    monkeypatch.setattr(executable, "start_kernel", lambda *given: events.append("kernel") or start(*given))
+    monkeypatch.setattr(executable, "assign_parallelism", lambda *given: events.append("built") or assign(*given))
+    monkeypatch.setattr(engine.cache, "read", lambda key: None)
+
+    def function(x: Any) -> Any:
+        return lax.fori_loop(0, 3, lambda i, x: tx.numpy.sin(x).sum() + x[::-1], x) * 2
+
+    found = tx.jit(function)(np.ones(377, np.float32))
+    assert 0 < events.index("built") < len(events) - 1
+    np.testing.assert_allclose(found, function(tx.numpy.ones(377)), 1e-5)
+    assert sys.getswitchinterval() == interval
 
 
 def test_single_iterations_have_no_loop_of_their_own() -> None:

@@ -61,7 +61,7 @@ def test_equal_programs_have_equal_kernels() -> None:
     def kernels(spacing: int) -> str:
         function = tx.jit(lambda x: scaled(jnp.exp(x), jnp.sin(x), jnp.log(x)))
         kept.append([object() for _ in range(37 * spacing)])
-        kept.append(block := compile_program(function.lower(shape).module.entry, (), lambda kernel: None)[0])
+        kept.append(block := compile_program(function.lower(shape).module.entry, (), lambda *_: None)[0])
         works = [step.work for step in block.steps]
         return "".join(print_python(work.kernel) for work in works if isinstance(work, LoweredKernel))
 

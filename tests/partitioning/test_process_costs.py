@@ -199,7 +199,7 @@ def test_split_messages_count_once() -> None:
 
     with mpi.simulated(2):
         block, _ = compile_program(
-            trace(program, [Shape(element_type("f32"), (2,))], "broadcast")[0], (), lambda kernel: None
+            trace(program, [Shape(element_type("f32"), (2,))], "broadcast")[0], (), lambda *_: None
         )
     (step,) = (x for x in block.steps if type(x.work) is Collective)
     work: Any = step.work

@@ -44,7 +44,6 @@ from tinyxla.compiler.schedule.latency_hiding import hide_latency
 from tinyxla.compiler.schedule.transpose_gemm_operands import transpose_gemm_operands
 from tinyxla.errors import AttributeValueError
 from tinyxla.hlo import Computation, Instruction, map_computations
-from tinyxla.loopir.ir.loop_ir import Kernel
 from tinyxla.loopir.kernels.registry import step_for
 from tinyxla.loopir.lower.emit import LoweredKernel
 from tinyxla.loopir.passes.nontemporal_stores import use_nontemporal_stores
@@ -155,20 +154,29 @@ Check = Callable[[str, Any], None]  # of a pass's name, and of what it gave
 
 
 def compile_program(
-    computation: Computation, donated: Sequence[int], begin: Callable[[Kernel], None], check: Check | None = None
+    computation: Computation,
+    donated: Sequence[int],
+    begin: Callable[[LoweredKernel, bool], None],
+    check: Check | None = None,
 ) -> tuple[Block, AliasMap]:
     """The schedule of a program, with its kernels in the loop IR, and which values share memory.
 
     Args:
         computation: the program.
         donated: the parameters that may be overwritten.
-        begin: is given each kernel as soon as it is there, so that a backend compiles while the rest is built.
+        begin: is given each kernel as soon as it is there, and whether it is in a loop, so that a backend compiles
+            while the rest is built. A few become others later, which write to memory that they read.
         check: is called after each pass, with its name and its result: a `Computation`, a `Plan`, a `Block` or, after
             "lowering" and the passes over it, a `LoweredKernel`.
     """
-    aliases, disabled = AliasMap(), config.disabled_passes
-    run = {x.name: x.apply for x in SCHEDULE if x.name not in disabled}
-    how = Construction(lambda c: _planned(c, check), run.get("early-last-uses"), run.get("elide-update-copies"), begin)
+    aliases, kernels = AliasMap(), _Kernels(check)
+    run = {x.name: x.apply for x in SCHEDULE if x.name not in config.disabled_passes}
+    how = Construction(
+        lambda c: _planned(c, check),
+        run.get("early-last-uses"),
+        run.get("elide-update-copies"),
+        lambda work, is_in_loop: begin(work if check else kernels.optimized(work), is_in_loop),
+    )
     block = build(optimize(computation, check), aliases, how)
     if check:
         check("early-last-uses", block)
@@ -189,20 +197,34 @@ def compile_program(
     if check:
         check("concurrent-steps", block)
     for step, *_ in walk_steps(block):
-        work = step.work
-        if not isinstance(work, LoweredKernel):
-            continue
-        if check:
-            check("lowering", work)
+        if isinstance(step.work, LoweredKernel):
+            step.work = kernels.optimized(step.work)
+            begin(step.work, False)
+    return block, aliases
+
+
+class _Kernels:
+    """The kernels of a program after the passes over the loop IR, each of which runs once."""
+
+    def __init__(self, check: Check | None) -> None:
+        self._check = check
+        self._known: dict[int, tuple[LoweredKernel, LoweredKernel]] = {}  # by identity
+
+    def optimized(self, lowered: LoweredKernel) -> LoweredKernel:
+        if id(lowered) not in self._known:
+            self._known[id(lowered)] = lowered, self._run_passes(lowered)
+        return self._known[id(lowered)][1]
+
+    def _run_passes(self, work: LoweredKernel) -> LoweredKernel:
+        if self._check:
+            self._check("lowering", work)
         sizes = [x.size * x.dtype.itemsize for x in map(shape_of, work.arguments)]
         for x in LOOP_IR:
-            if x.name not in disabled:
+            if x.name not in config.disabled_passes:
                 work = x.apply(work, sizes)
-                if check:
-                    check(x.name, work)
-        step.work = work
-        begin(work.kernel)
-    return block, aliases
+                if self._check:
+                    self._check(x.name, work)
+        return work
 
 
 def _planned(computation: Computation, check: Check | None) -> Plan:

@@ -35,7 +35,7 @@ def stages(module: Module) -> Stages:
             kernels = isinstance(state, LoweredKernel) and name in found  # which are shown one after the other
             found[name] = f"{found[name]}\n\n{text}" if kernels else text
 
-    compile_program(module.entry, (), lambda kernel: None, note)
+    compile_program(module.entry, (), lambda *_: None, note)
     return found
 
 

@@ -11,7 +11,7 @@ before, in one memory that all branches write to.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tinyxla.compiler.fusion.plan import (
@@ -43,7 +43,6 @@ from tinyxla.compiler.schedule.bufferization import (
     is_writable,
 )
 from tinyxla.hlo import Computation, Instruction
-from tinyxla.loopir.ir.loop_ir import Kernel
 from tinyxla.loopir.lower.emit import LoweredKernel, Storage, Temporary, Users
 from tinyxla.loopir.lower.equal_nests import LoweredNests, Lowerings
 from tinyxla.ops import dynamic_slices
@@ -59,15 +58,17 @@ class Construction:
         plan: gives the plan of a computation.
         order: orders the steps of a block.
         elide: removes copies of operands of updates; gives the results that share memory with a parameter.
-        begin: is given each kernel as soon as there is one.
+        begin: is given each kernel as soon as there is one, and whether it is in a loop.
         lowered: the nests of blocks that were made.
+        is_in_loop: whether the block runs several times.
     """
 
     plan: Callable[[Computation], Plan]
     order: Callable[[Block, AliasMap], None] | None
     elide: Callable[[Block, AliasMap, Sequence[Instruction]], set[int]] | None
-    begin: Callable[[Kernel], None]
+    begin: Callable[[LoweredKernel, bool], None]
     lowered: LoweredNests = field(default_factory=dict[Any, Any])
+    is_in_loop: bool = False
 
 
 def build(computation: Computation, aliases: AliasMap, how: Construction) -> Block:
@@ -131,7 +132,7 @@ def _steps(step: SingleOp, plan: Plan, users: Users, aliases: AliasMap, how: Con
 
 
 def _kernel_step(kernel: LoweredKernel, planned: LibraryKernel | LoopNest, how: Construction) -> Step:
-    how.begin(kernel.kernel)
+    how.begin(kernel, how.is_in_loop)
     pairs = list(zip(kernel.arguments, kernel.kernel.arguments, strict=True))
     return Step(kernel, [x for x, b in pairs if not b.written], [x for x, b in pairs if b.written], planned)
 
@@ -175,7 +176,7 @@ class _ResultMemory:
 
 
 def _while(planned: Loop, users: Users, aliases: AliasMap, how: Construction) -> Iterator[Step]:
-    x = planned.root
+    x, how = planned.root, replace(how, is_in_loop=True)
     trip_count = None if effects(x.attributes.condition) else x.attributes.known_trip_count
     step = x.attributes.body
     if trip_count is None:

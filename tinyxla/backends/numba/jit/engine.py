@@ -71,6 +71,7 @@ _LLVM_OPTIONS = {  # LLVM's defaults, and the values for fast compilation
 _LLVM_VERSIONS = range(14, 23)  # that know these options
 _MIN_CARRIED_ARRAY = 16  # loop-carried values from which on a loop carries an array, element by element
 _LONG_BODY = 100  # statements of a loop from which on it is long
+_SWITCH_SECONDS = 0.0005  # between two threads while one of them compiles
 _LITTLE_WORK = 1000  # simple operations of a kernel up to which LLVM's loop passes take longer than they can save
 _MIN_CARRIED_STRAIGHT_LINE = 96  # loop-carried values from which on nearly all of them are spilled
 _ERRORS = (UnsupportedKernel, LLVMError)  # of a unit; others may come from outside, such as from a signal handler
@@ -135,6 +136,7 @@ _queue: deque[_Unit] = deque()  # units in flight that no thread compiles yet
 _tasks: list[Task] = []  # compiling threads
 _machines: list[_TargetMachines] = []  # in use by no thread
 _info = CacheInfo()
+_usual_interval: float | None = None  # the interpreter's switch interval, while threads compile
 _is_fast: bool | None = False  # whether LLVM has the options for fast compilation; None after an interrupted change
 _is_held_for_fork = False
 
@@ -435,6 +437,7 @@ def _finish_all() -> None:
         _queue.extend(remaining)
         _compile_waiting(_ERRORS)
     _set_fast_options(False)
+    _switch_often(False)
     units = sorted(_in_flight.values(), key=lambda unit: not unit.symbols)
     for unit in units:
         try:
@@ -450,9 +453,23 @@ def _finish_all() -> None:
 def _start_tasks(count: int) -> None:
     """Have `count` threads compile. Exceptions from outside reach the thread that waits, not these."""
     _tasks[:] = [task for task in _tasks if not task.is_over]
+    if len(_tasks) < count:
+        _switch_often(True)
     while len(_tasks) < count:
         _tasks.append(Task(functools.partial(_compile_waiting, (Exception,))))
         _tasks[-1].start()
+
+
+def _switch_often(is_often: bool) -> None:
+    """Have the interpreter switch between threads ten times as often as usual, or as usual again: a thread that
+    compiles waits for the interpreter's lock after each of LLVM's functions, while another builds the program."""
+    global _usual_interval
+    if is_often and _usual_interval is None:
+        _usual_interval = sys.getswitchinterval()
+        sys.setswitchinterval(min(_usual_interval, _SWITCH_SECONDS))
+    elif not is_often and _usual_interval is not None:
+        sys.setswitchinterval(_usual_interval)
+        _usual_interval = None
 
 
 def _join() -> None:

@@ -118,7 +118,9 @@ class CompiledModule:
     def __init__(self, module: Module, donated: Sequence[int] = ()) -> None:
         self.name = module.name
         self._source, self._donated = module, donated
-        self.block, self.aliases = compile_program(module.entry, donated, begin_routines)
+        # Kernels that are compiled, by identity.
+        self._started: dict[Any, tuple[Kernel, Callable[[], int], list[int]]] = {}
+        self.block, self.aliases = compile_program(module.entry, donated, self._begin)
         assign_parallelism(self.block, self.aliases)
         self.computation, self.plan = self.block.computation, self.block.plan
         written = {self.aliases[x] for step in self.block.steps for x in step.writes}
@@ -176,7 +178,6 @@ class CompiledModule:
         self.blas_steps: dict[Instruction, MatmulStep] = {}
         self._callback = _callback(self._host_calls)
         self._exchanges = Exchanges(self.name, self.block)
-        self._started: dict[Any, tuple[Callable[[], int], list[int]]] = {}  # kernels that are compiled, by identity
         schedule = Schedule()
         for x, (host, offset) in self._guests.items():
             schedule.move(self.slots[x], self.slots[host])
@@ -215,16 +216,28 @@ class CompiledModule:
             self._emit_concurrent(work, schedule, repeats)
         elif work.extent:
             slots = [self._slot(x) for x in work.arguments]
-            is_cold = work.extent == 1 and repeats == 1
-            key = id(work.kernel), work.parameters, work.is_builtin, work.extent, work.work, is_cold
-            if key not in self._started:  # steps may share a kernel
-                kernel, words = work.kernel, list(work.parameters)
-                if not words:
-                    kernel, words = generalize(kernel, is_cold=is_cold)
-                self._started[key] = start_kernel(kernel, work.is_builtin, work.extent, work.work), words
-            address, words = self._started[key]
+            address, words = self._start(work, is_cold=work.extent == 1 and repeats == 1)
             schedule.kernel(address, slots, work.extent, work.grain, words, work.starts_in_order)
             self._exchanges.progress(schedule)
+
+    def _begin(self, work: LoweredKernel, is_in_loop: bool) -> None:
+        """Begin the compilation of a kernel on other threads: of the routines that it calls, and in a loop of itself,
+        since few kernels there become others."""
+        begin_routines(work.kernel)
+        if is_in_loop and work.extent:
+            self._start(work, is_cold=False)
+
+    def _start(self, work: LoweredKernel, is_cold: bool) -> tuple[Callable[[], int], list[int]]:
+        """A function that waits for a kernel and gives its address, and the values of its parameters. Steps may share a
+        kernel."""
+        key = id(work.kernel), work.parameters, work.is_builtin, work.extent, work.work, is_cold
+        if key not in self._started:
+            kernel, words = work.kernel, list(work.parameters)
+            if not words:
+                kernel, words = generalize(kernel, is_cold=is_cold)
+            address = start_kernel(kernel, work.is_builtin, work.extent, work.work)
+            self._started[key] = work.kernel, address, words  # an identity is that of the kernel while it lives
+        return self._started[key][1:]
 
     def _emit_loop(self, loop: LoopBlocks, schedule: Schedule, repeats: int) -> None:
         again, done = schedule.label(), schedule.label()

@@ -30,7 +30,7 @@ def parallel_efficiency(module: Module, donated: Sequence[int], threads: Sequenc
     found: dict[int, float] = {}
     for count in threads:
         with setting("target", f"{config.target},processors={count}"):
-            block, aliases = compile_program(module.entry, donated, lambda kernel: None)
+            block, aliases = compile_program(module.entry, donated, lambda *_: None)
             assign_parallelism(block, aliases)
         found[count] = efficiency_of(block, count)
     return found
