@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tinyxla as tx
+import tinyxla.numpy as jnp
 from tinyxla import lax
 from tinyxla.backends.numba.emit import printer, vector_variants
 from tinyxla.backends.numba.jit import engine
@@ -197,3 +198,22 @@ def test_short_functions_of_vectors_are_inlined_however_often_they_are_repeated(
     with tx.disable_jit():
         expected = np.asarray(hashed(tx.numpy.asarray(x)))
     np.testing.assert_array_equal(np.asarray(tx.jit(hashed)(x)), expected)
+
+
+@pytest.mark.parametrize("size", [4, 16, 100])
+def test_functions_of_scalars_and_of_vectors_in_one_kernel(size: int) -> None:
+    """Scalars of which there are so many calls that their function has variants for vectors, beside vectors."""
+
+    def step(state: Any) -> Any:
+        i, number, x = state
+        for k in range(4):
+            number = jnp.log(number + 2.0 + k)
+        x = jnp.log(x * number + 2.0)
+        return i + 1, number + x.sum(), x
+
+    def program(number: Any, x: Any) -> Any:
+        return lax.while_loop(lambda state: state[0] < 9, step, (0, number, x))
+
+    x = np.linspace(1, 2, size, dtype=np.float32)
+    for found, expected in zip(tx.jit(program)(1.0, x), program(1.0, jnp.asarray(x)), strict=True):
+        np.testing.assert_allclose(found, expected, 1e-5)

@@ -169,7 +169,7 @@ def _function(
         emitter.line(f"ret {register} {together}")
     name = ".".join([op, *dict.fromkeys(types), result, *(str(value) for _, value in attributes)])
     name += (
-        f".{lanes}" if lanes > 1 else ".branching" if emitter.block != "entry" else ".fast" if emitter.omitted else ""
+        f".v{lanes}" if lanes > 1 else ".branching" if emitter.block != "entry" else ".fast" if emitter.omitted else ""
     )
     parameters = ", ".join(f"{x.register} {x.text}" for operand in operands for x in scalars(operand))
     head = f"define internal {register} @{name}({parameters}) alwaysinline nounwind memory(none) {{"
