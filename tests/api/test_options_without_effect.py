@@ -132,6 +132,7 @@ def test_known_options_without_effect_warn_once(option: str, value: Any) -> None
         ("jax_platforms", None),
         ("jax_default_matmul_precision", "highest"),
         ("jax_log_checkpoint_residuals", False),
+        ("jax_disable_most_optimizations", True),
         ("jax_default_device", CPU),
     ],
 )

@@ -67,9 +67,9 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
         compilation_cache_expect_pgle compilation_cache_include_metadata_in_key compiler_enable_remat_pass
         cpu_collectives_implementation cpu_enable_async_dispatch cross_host_transfer_socket_address
         cross_host_transfer_timeout_seconds cross_host_transfer_transfer_size cross_host_transport_addresses
-        debug_leaked_clients_on_clear_backends debug_log_modules disable_bwd_checks disable_most_optimizations
-        disable_vmap_shmap_error disallow_mesh_context_manager distributed_debug dump_ir_to dynamic_shapes
-        enable_checks enable_key_reuse_checks enable_pgle enable_recoverability exec_time_optimization_effort
+        debug_leaked_clients_on_clear_backends debug_log_modules disable_bwd_checks disable_vmap_shmap_error
+        disallow_mesh_context_manager distributed_debug dump_ir_to dynamic_shapes enable_checks
+        enable_key_reuse_checks enable_pgle enable_recoverability exec_time_optimization_effort
         experimental_unsafe_xla_runtime_errors export_ignore_forward_compatibility force_dcn_cross_host_transfers
         high_dynamic_range_gumbel hlo_source_file_canonicalization_regex include_full_tracebacks_in_locations
         log_checkpoint_residuals memory_fitting_effort mock_gpu_topology mosaic_allow_hlo optimization_level
@@ -83,9 +83,9 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     ),
     **dict.fromkeys(  # which of two implementations computes the same
         """
-        auto_pcast check_proxy_envs custom_vjp3 enable_preemption_service include_debug_info_in_dumps
-        pallas_use_mosaic_gpu pprint_use_color ragged_dot_use_ragged_dot_instruction remat3 scan3
-        sort_devices_by_process_index use_direct_linearize use_simplified_jaxpr_constants
+        auto_pcast check_proxy_envs custom_vjp3 disable_most_optimizations enable_preemption_service
+        include_debug_info_in_dumps pallas_use_mosaic_gpu pprint_use_color ragged_dot_use_ragged_dot_instruction remat3
+        scan3 sort_devices_by_process_index use_direct_linearize use_simplified_jaxpr_constants
         """.split(),
         (True,),
     ),
