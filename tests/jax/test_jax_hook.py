@@ -305,6 +305,26 @@ def test_primitives_with_rules_are_traced_differentiated_batched_and_compiled() 
     ]
 
 
+def test_results_of_a_lowering_are_weakly_typed_as_abstract_evaluation_says() -> None:
+    assert lines(
+        """
+        import jax, jax.numpy as jnp
+        from jax.extend.core import Primitive
+        from jax.interpreters import mlir
+
+        for weak in (False, True):
+            two = Primitive("two")
+            two.def_abstract_eval(lambda x: jax.core.ShapedArray((), jnp.int32, weak_type=weak))
+            rule = mlir.lower_fun(lambda x: 2 if not weak else jnp.int32(2), multiple_results=False)
+            mlir.register_lowering(two, rule)
+            print(jax.jit(lambda x: two.bind(x) * jnp.int8(3))(1.0).dtype, jax.eval_shape(two.bind, 1.0))
+        """
+    ) == [
+        "int32 ShapeDtypeStruct(shape=(), dtype=int32)",
+        "int8 ShapeDtypeStruct(shape=(), dtype=int32, weak_type=True)",
+    ]
+
+
 def test_an_implementation_by_apply_primitive_is_the_lowering() -> None:
     assert lines(
         """

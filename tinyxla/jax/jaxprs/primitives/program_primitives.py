@@ -337,9 +337,16 @@ def _called(primitive: Primitive, values: Sequence[Any], params: dict[str, Any],
     """Results of the types that the primitive's abstract evaluation gives, of a function of values."""
     avals = _avals_of_results(primitive, list(map(get_aval, values)), params)
     shapes = tuple(Shape(element_type(a.dtype), tuple(a.shape)) for a in avals)
-    outputs = callback(*map(as_array, values), function=function, shapes=shapes)
-    found = [x.with_weak_type(bool(a.weak_type)) for x, a in zip(outputs, avals, strict=True)]
+    found = _typed_as(avals, callback(*map(as_array, values), function=function, shapes=shapes))
     return found if primitive.multiple_results else found[0]
+
+
+def _typed_as(avals: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
+    """Results that are weakly typed where the abstract values are."""
+    return [
+        x if isinstance(x, KeyArray) else as_array(x).with_weak_type(bool(getattr(a, "weak_type", False)))
+        for x, a in zip(outputs, avals, strict=True)
+    ]
 
 
 def _lowered(primitive: Primitive, lowering: Callable[..., Any], values: Values, params: dict[str, Any]) -> Any:
@@ -348,6 +355,8 @@ def _lowered(primitive: Primitive, lowering: Callable[..., Any], values: Values,
     module = SimpleNamespace(platforms=("cpu",), add_keepalive=lambda kept: None)
     context = SimpleNamespace(primitive=primitive, avals_in=avals, avals_out=outputs, module_context=module)
     found = lowering(context, *values, **params)
+    if outputs is not None:
+        found = _typed_as(outputs, found)
     return list(found) if primitive.multiple_results else found[0]
 
 
