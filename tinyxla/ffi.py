@@ -220,10 +220,9 @@ def ffi_call(
         Derivatives need the rules the function was registered with.
 
     Raises:
-        AttributeValueError: when it runs, if there is no function with that name.
+        KernelError: when it runs, if there is no function with that name, or by an error of a handler.
         ArgumentError: an unknown `vmap_method`; when it is called, aliases of another shape or type.
         DTypeError: an attribute of another kind.
-        KernelError: when it runs: an error of the handler.
 
     Source: section "CustomCall" of the XLA documents, and "XLA Custom Calls" for typed handlers.
 
@@ -261,11 +260,14 @@ def _aliases(
 ) -> tuple[tuple[tuple[int, ...], int], ...]:
     """The pairs of a result's place and an operand that share memory."""
     for operand, result in aliases.items():
-        if not (0 <= operand < len(operands) and 0 <= result < len(results) and operands[operand] == results[result]):
+        what = f"ffi_call of {target!r}: input_output_aliases has {operand}: {result}, but "
+        for kind, number, shapes in (("arguments", operand, operands), ("results", result, results)):
+            if not 0 <= number < len(shapes):
+                raise ArgumentError(f"{what}the {kind} are {len(shapes)}, counted from 0.")
+        if operands[operand] != results[result]:
             raise ArgumentError(
-                f"ffi_call of {target!r}: input_output_aliases has {operand}: {result}, but the arguments are "
-                f"{', '.join(map(str, operands))} and the results {', '.join(map(str, results))}; both must be there, "
-                "with one shape and type."
+                f"{what}argument {operand} is {operands[operand]} and result {result} is {results[result]}; both must "
+                "have one shape and type."
             )
     return tuple(((result,) if len(results) > 1 else (), operand) for operand, result in aliases.items())
 

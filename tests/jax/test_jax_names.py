@@ -153,6 +153,80 @@ def test_foreign_calls_have_layouts_and_options_are_updated_by_name() -> None:
         """) == ["[[0.0, 3.0, 1.0], [4.0, 2.0, 5.0]] 15.0", "True"]
 
 
+def test_lowering_rules_of_foreign_calls_have_layouts_attributes_and_aliases() -> None:
+    assert printed("""
+        import jax, jax.numpy as jnp, numpy as np
+        from jax.experimental.layout import Layout
+        from jax.extend.core import Primitive
+        from jax.interpreters import mlir
+        jax.ffi.register_ffi_target("flat", lambda x: (x.ravel(), x))
+        x = jnp.arange(6, dtype=jnp.float32).reshape(2, 3)
+        for column_major in ((0, 1), Layout((1, 0))):
+            p = Primitive("flat")
+            p.multiple_results = True
+            p.def_abstract_eval(lambda x: [jax.core.ShapedArray((6,), x.dtype), x])
+            rule = jax.ffi.ffi_lowering("flat", operand_layouts=[column_major], result_layouts=[None, column_major])
+            mlir.register_lowering(p, rule)
+            flat, same = jax.jit(p.bind)(x)
+            print(flat, (same == x).all())
+        p = Primitive("aliased")
+        p.def_abstract_eval(lambda x, *, factor: x)
+        mlir.register_lowering(p, jax.ffi.ffi_lowering("aliased", operand_output_aliases={0: 0}))
+        text = jax.jit(lambda x: p.bind(x, factor=3)).lower(x).as_text()
+        print("operand_index = 0" in text, "factor = 3" in text)
+        """) == ["[0. 3. 1. 4. 2. 5.] True"] * 2 + ["True True"]
+
+
+def test_mistakes_in_foreign_calls_have_the_words_of_jax() -> None:
+    assert printed("""
+        import jax, jax.numpy as jnp, numpy as np
+        from jax.interpreters import mlir
+        x = jnp.ones(5)
+        other = jax.ShapeDtypeStruct((5,), np.int32)
+        call = jax.ffi.ffi_call
+        def doubled(x):
+            return call("nothing", x)(x, factor={"a": 2})
+        for wrong in (
+            lambda: call("nothing", x, input_output_aliases={1: 0})(x),
+            lambda: call("nothing", x, input_output_aliases={0: 1})(x),
+            lambda: call("nothing", other, input_output_aliases={0: 0})(x),
+            lambda: call("nothing", x, legacy_backend_config="text"),
+            lambda: call("nothing", x, custom_call_api_version=2)(x, factor=1),
+            lambda: call("nothing", None),
+            lambda: call("nothing", (x, ())),
+            lambda: call("nothing", x, input_layouts=[])(x),
+            lambda: call("nothing", (x,), output_layouts=[None, None]),
+            lambda: jax.jvp(doubled, (x,), (x,)),
+            lambda: mlir.register_lowering(prim=None, rule=None, platform="foo"),
+        ):
+            try:
+                wrong()
+            except (ValueError, NotImplementedError) as error:
+                print(str(error).split("In JAX: ")[1].split(chr(10))[0])
+        print("factor = {a = 2" in jax.jit(doubled).lower(x).as_text())
+        try:
+            doubled(x)
+        except RuntimeError as error:
+            print(str(error).split(";")[0])
+        """) == [
+        "input_output_aliases contains the mapping '1:0' with input index 1 outside the range [0, 1).",
+        "input_output_aliases contains the mapping '0:1' with output index 1 outside the range [0, 1).",
+        "input_output_aliases contains the mapping '0:0' referring to an input with abstract value float32[5] and an "
+        "output with a different abstract value int32[5].",
+        "The use of the legacy_backend_config parameter requires custom_call_api_version < 4; got 4.",
+        "The use of ffi_call attributes requires a custom call API version of at least 4; got api_version=2.",
+        "All elements of result_shape_dtypes must have 'shape' and 'dtype' attributes. Got None at position 0.",
+        "All elements of result_shape_dtypes must have 'shape' and 'dtype' attributes. Got () at position 1.",
+        "The number of input arguments (1) must equal the number of input layouts (0).",
+        "The number of outputs (1) must equal the number of output layouts (2).",
+        "The FFI call to `nothing` cannot be differentiated.",
+        "Registering an MLIR lowering rule for primitive None for an unknown platform foo. Known platforms are: cpu, "
+        "cuda, gpu, oneapi, rocm, tpu.",
+        "True",
+        "custom-call: there is no target 'nothing'",
+    ]
+
+
 def test_a_lowering_is_traced_once_for_operands_of_the_same_types() -> None:
     assert printed("""
         import jax, jax.numpy as jnp
@@ -646,10 +720,7 @@ def test_programs_define_generators_of_random_bits() -> None:
             keys, others = jax.random.split(key, 3), jax.random.split(like, 3)
             print(draw(key) == jax.jit(draw)(key) == draw(like), (jax.vmap(draw)(keys) == jax.vmap(draw)(others)).all())
         print(sorted(set(widths)))
-        try:
-            random.define_prng_impl(key_shape=(2, 2), seed=None, **rules)
-        except ValueError as error:
-            print(str(error).split(":")[0])
+        print(jax.random.key_impl(key) == own, jax.random.key_impl(like))
         words = jax.random.key_data(random.random_seed(np.array([1, 2]), impl=base))
         print(words.tolist(), random.threefry2x32_p.bind(*words.T, *words.T)[0].shape)
         """) == [
@@ -657,8 +728,48 @@ def test_programs_define_generators_of_random_bits() -> None:
         "True True",
         "True True",
         "[8, 32]",
-        "define_prng_impl",
+        "True threefry2x32",
         "[[0, 1], [0, 2]] (2,)",
+    ]
+
+
+def test_words_of_defined_keys_have_any_shape() -> None:
+    assert printed("""
+        import jax, jax.numpy as jnp
+        from jax.extend import random
+
+        base = random.threefry_prng_impl
+        own = random.define_prng_impl(
+            key_shape=(2, 2),
+            seed=lambda n: jnp.stack([base.seed(n), base.seed(n + 1)]),
+            split=lambda words, shape: jax.vmap(lambda k: base.split(k, shape), out_axes=-2)(words),
+            fold_in=lambda words, data: jax.vmap(lambda k: base.fold_in(k, data))(words),
+            random_bits=lambda words, width, shape: base.random_bits(words[0], width, shape),
+        )
+        key = jax.random.key(3, impl=own)
+        print(key.shape, own.key_shape, jax.random.key_data(key).tolist())
+        first = jax.random.key(3)
+        for made, like in (
+            (jax.random.split(key, 3)[1], jax.random.split(first, 3)[1]),
+            (jax.random.split(key, (2, 3))[1, 2], jax.random.split(first, (2, 3))[1, 2]),
+            (jax.random.fold_in(key, 7), jax.random.fold_in(first, 7)),
+        ):
+            print((jax.random.key_data(made)[0] == jax.random.key_data(like)).all())
+            print(jax.random.uniform(made) == jax.jit(jax.random.uniform)(made) == jax.random.uniform(like))
+        keys = jax.random.split(key, 5)
+        wrapped = jax.random.wrap_key_data(jax.random.key_data(keys), impl=own)
+        print(keys.shape, jax.random.key_data(keys).shape, (wrapped == keys).all())
+        print((jax.vmap(jax.random.uniform)(keys) == jax.vmap(jax.random.uniform)(jax.random.split(first, 5))).all())
+        try:
+            jax.random.wrap_key_data(jnp.ones((3, 4), "uint32"), impl=own)
+        except ValueError as error:
+            print(str(error).splitlines()[0])
+        """) == [
+        "() (2, 2) [[0, 3], [0, 4]]",
+        *["True"] * 6,
+        "(5,) (5, 2, 2) True",
+        "True",
+        "jax.random.wrap_key_data: keys key<?> are made of u32[..., 2, 2] arrays, but got u32[3,4].",
     ]
 
 

@@ -20,6 +20,7 @@ from tinyxla.errors import (
     AttributeValueError,
     DifferentiationError,
     DTypeError,
+    KernelError,
     NumberRangeError,
     ShapeError,
     TinyxlaError,
@@ -572,7 +573,7 @@ def test_side_effects_stay() -> None:
 
 def test_errors_of_host_functions() -> None:
     vector = tx.ShapeDtypeStruct((3,), "float32")
-    with pytest.raises(AttributeValueError, match=r"custom-call: there is no target 'test.nothing'; register one"):
+    with pytest.raises(KernelError, match=r"custom-call: there is no target 'test.nothing'; register one"):
         ffi.ffi_call("test.nothing", vector)(X)
     with pytest.raises(
         ArgumentError, match="must be a PyCapsule, an address, a ctypes function, a Numba cfunc or a Python function"

@@ -195,7 +195,7 @@ def test_handlers_that_are_none_are_refused(library: ctypes.CDLL) -> None:
     with pytest.raises(ArgumentError, match="needs a PyCapsule 'type_id'"):
         register_ffi_type("test.State", {})
     register_ffi_target("test.triple", pycapsule(library.triple), platform="CUDA")
-    with pytest.raises(ValueError, match=r"there is no target 'test\.triple'"):
+    with pytest.raises(KernelError, match=r"there is no target 'test\.triple'"):
         ffi_call("test.triple", ShapeDtypeStruct((3,), np.float32))(np.ones(3, np.float32))
     register_ffi_target("test.triple", pycapsule(library.triple), api_version=0)
     call = ffi_call("test.triple", ShapeDtypeStruct((3,), np.float32))

@@ -246,20 +246,23 @@ def key_data(keys: Any) -> Array:
     >>> key_data(key(42))
     Array([ 0, 42], dtype=uint32)
     """
-    words = typed_keys("tinyxla.random.key_data", keys)[0].words
+    typed, _ = typed_keys("tinyxla.random.key_data", keys)
+    words = typed.words
+    if typed.dtype.key_shape != (typed.dtype.words,):
+        words = words.reshape(typed.shape + typed.dtype.key_shape)
     if isinstance(words, ShardedArray):  # its sharding has an entry for the words of a key, too
         return ShardedArray(words.block, words.shape, words.layout.with_rank(words.ndim), words.weak_type)
     return words
 
 
-def key_impl(keys: Any) -> str:
-    """The name of the generator that keys are for.
+def key_impl(keys: Any) -> str | KeyType:
+    """The generator that keys are for, for `impl` of `key`.
 
     Args:
         keys: an array of random keys.
 
     Returns:
-        The name.
+        Its name; the type of its keys if a program has defined it.
 
     Raises:
         ArgumentError: what are no keys.
@@ -268,7 +271,7 @@ def key_impl(keys: Any) -> str:
     >>> key_impl(key(0))
     'threefry2x32'
     """
-    return typed_keys("tinyxla.random.key_impl", keys)[0].dtype.implementation
+    return typed_keys("tinyxla.random.key_impl", keys)[0].dtype.spec
 
 
 def wrap_key_data(
@@ -293,11 +296,13 @@ def wrap_key_data(
     """
     what = "tinyxla.random.wrap_key_data"
     wanted, found = _key_type(what, impl, dtype), array_of(key_bits_array, what)
-    if found.dtype != _WORDS or found.shape[-1:] != (wanted.words,):
+    rank = len(wanted.key_shape)
+    if found.dtype != _WORDS or found.ndim < rank or found.shape[found.ndim - rank :] != wanted.key_shape:
+        sizes = ", ".join(map(str, wanted.key_shape))
         raise ArgumentError(
-            f"{what}: keys {wanted.name} are made of u32[..., {wanted.words}] arrays, but got {Shape.of(found)}."
+            f"{what}: keys {wanted.name} are made of u32[..., {sizes}] arrays, but got {Shape.of(found)}."
         )
-    return KeyArray(wanted, found)
+    return KeyArray(wanted, found if rank == 1 else found.reshape((*found.shape[: found.ndim - rank], wanted.words)))
 
 
 def clone(key: Any) -> Array:

@@ -38,6 +38,8 @@ class KeyType:
         implementation: the generator's name, such as "threefry2x32".
         name: of the type, such as "key<fry>".
         words: how many 32-bit words a key has.
+        key_shape: the shape of these words in `key_data`.
+        spec: what `key_impl` gives: the generator's name, or the type itself if a program has defined it.
 
     >>> from tinyxla import random
     >>> kind = random.key(0).dtype
@@ -60,6 +62,14 @@ class KeyType:
     def itemsize(self) -> int:
         """The size of a key in bytes."""
         return 4 * self.words
+
+    @property
+    def key_shape(self) -> tuple[int, ...]:
+        return (self.words,)
+
+    @property
+    def spec(self) -> str | KeyType:
+        return self.implementation
 
     def __repr__(self) -> str:
         return self.name

@@ -34,6 +34,45 @@ _TABLE: tuple[tuple[str, str], ...] = (
         r"^sparsify: a function whose value at zero is",
         "sparse rule is not implemented because it would result in dense output.",
     ),
+    # foreign functions and lowering rules
+    (
+        r"^register_lowering of (.*): the platform is one of (.*), but is (.*)\.",
+        "Registering an MLIR lowering rule for primitive {1} for an unknown platform {3}. Known platforms are: {2}.",
+    ),
+    (r"^custom-call: the target '(.*)' has no (?:jvp|vjp) rule", "The FFI call to `{1}` cannot be differentiated."),
+    (
+        r"^ffi_call of .*: input_output_aliases has (\d+): (\d+), but the arguments are (\d+)",
+        "input_output_aliases contains the mapping '{1}:{2}' with input index {1} outside the range [0, {3}).",
+    ),
+    (
+        r"^ffi_call of .*: input_output_aliases has (\d+): (\d+), but the results are (\d+)",
+        "input_output_aliases contains the mapping '{1}:{2}' with output index {2} outside the range [0, {3}).",
+    ),
+    (
+        rf"^ffi_call of .*: input_output_aliases has (\d+): (\d+), but argument .* is {_TYPE} and result .* is {_TYPE}",
+        "input_output_aliases contains the mapping '{1}:{2}' referring to an input with abstract value {3:type} and an "
+        "output with a different abstract value {4:type}.",
+    ),
+    (
+        r"^ffi_call of .*: legacy_backend_config is for .* custom_call_api_version is (\d+)",
+        "The use of the legacy_backend_config parameter requires custom_call_api_version < 4; got {1}.",
+    ),
+    (
+        r"^ffi_call of .*: attributes are for typed handlers, and custom_call_api_version is (\d+)",
+        "The use of ffi_call attributes requires a custom call API version of at least 4; got api_version={1}.",
+    ),
+    (
+        r"^ffi_call of .*: result (\d+) must have a shape and a dtype, but is (.*)\.",
+        "All elements of result_shape_dtypes must have 'shape' and 'dtype' attributes. Got {2} at position {1}.",
+    ),
+    (
+        r"^ffi_call of .*: input_layouts has (\d+) entries, but the arguments are (\d+)",
+        "The number of input arguments ({2}) must equal the number of input layouts ({1}).",
+    ),
+    (
+        r"^ffi_call of .*: output_layouts has (\d+) entries, but the results are (\d+)",
+        "The number of outputs ({2}) must equal the number of output layouts ({1}).",
+    ),
     # donated arguments
     (
         r"^\S+: an array (\S+) is donated twice,",

@@ -36,19 +36,30 @@ def ffi_call(
         input_layouts: for each argument the order of its dimensions in memory, the major one first; None is row-major.
         output_layouts: the same of the result, or of each in a sequence.
         input_output_aliases: for arguments, by their number, the number of the result that shares their memory.
-        custom_call_api_version: 4 for typed handlers; C functions know by their registration what they are.
+        custom_call_api_version: 4 for typed handlers, less for other functions.
         legacy_backend_config: a text for functions that are no typed handlers.
 
     Returns:
         A function of arrays, whose keywords are attributes of the call.
 
     Raises:
-        ArgumentError: an unknown `vmap_method`, a layout that is no order of the dimensions, attributes beside
-            `legacy_backend_config`.
+        ArgumentError: an unknown `vmap_method`, a result without shape or type, layouts that are no orders of the
+            dimensions or not one for each array, `legacy_backend_config` of a typed handler, attributes of another.
     """
     is_sequence = isinstance(result_shape_dtypes, list | tuple)
     results = list(result_shape_dtypes) if is_sequence else [result_shape_dtypes]
+    for number, result in enumerate(results):
+        if not hasattr(result, "shape") or not hasattr(result, "dtype"):
+            raise ArgumentError(
+                f"ffi_call of {target_name!r}: result {number} must have a shape and a dtype, but is {result!r}."
+            )
+    if custom_call_api_version >= 4 and legacy_backend_config is not None:
+        raise ArgumentError(
+            f"ffi_call of {target_name!r}: legacy_backend_config is for functions that are no typed handlers, and "
+            f"custom_call_api_version is {custom_call_api_version}; give attributes, or a version below 4."
+        )
     outputs = [None] * len(results) if output_layouts is None else output_layouts if is_sequence else [output_layouts]
+    _check_one_each(target_name, "output_layouts", outputs, "results", results)
     orders = [_order(layout, len(x.shape)) for layout, x in zip(outputs, results, strict=True)]
     call: Any = ffi.ffi_call(
         target_name,
@@ -60,17 +71,25 @@ def ffi_call(
     )
 
     def function(*args: Any, **attributes: Any) -> Any:
-        if attributes and legacy_backend_config is not None:
+        if attributes and custom_call_api_version < 4:
             raise ArgumentError(
-                f"ffi_call of {target_name!r}: attributes are for typed handlers, legacy_backend_config is for others; "
-                "give one of them."
+                f"ffi_call of {target_name!r}: attributes are for typed handlers, and custom_call_api_version is "
+                f"{custom_call_api_version}; give legacy_backend_config, or version 4."
             )
         inputs = [None] * len(args) if input_layouts is None else input_layouts
+        _check_one_each(target_name, "input_layouts", inputs, "arguments", args)
         given = [_laid_out(x, _order(layout, jnp.ndim(x))) for layout, x in zip(inputs, args, strict=True)]
         found = [_row_major(x, order) for x, order in zip(call(*given, **attributes), orders, strict=True)]
         return type(result_shape_dtypes)(found) if is_sequence else found[0]
 
     return function
+
+
+def _check_one_each(target: str, name: str, layouts: Sequence[Any], kind: str, arrays: Sequence[Any]) -> None:
+    if len(layouts) != len(arrays):
+        raise ArgumentError(
+            f"ffi_call of {target!r}: {name} has {len(layouts)} entries, but the {kind} are {len(arrays)}."
+        )
 
 
 def _order(layout: Any, rank: int) -> tuple[int, ...] | None:
@@ -116,20 +135,62 @@ def include_dir() -> str:
     )
 
 
-def ffi_lowering(call_target_name: str, **ignored: Any) -> Callable[..., list[Any]]:
+def ffi_lowering(
+    call_target_name: str,
+    *,
+    operand_layouts: Sequence[Any] | None = None,
+    result_layouts: Sequence[Any] | None = None,
+    has_side_effect: bool = False,
+    operand_output_aliases: Mapping[int, int] | None = None,
+    api_version: int = 4,
+    backend_config: Any = None,
+    **ignored: Any,
+) -> Callable[..., list[Any]]:
     """The lowering rule of a primitive that is a registered foreign function, whose results have the types that the
     primitive's abstract evaluation gives.
 
     Args:
         call_target_name: the name under which `ffi.register_ffi_target` knows the function.
+        operand_layouts: for each operand a `Layout`, or the order of its dimensions in memory, the minor one first as
+            in XLA; None is row-major.
+        result_layouts: the same of the results.
+        has_side_effect, operand_output_aliases, api_version: `has_side_effect`, `input_output_aliases` and
+            `custom_call_api_version` of `ffi_call`.
+        backend_config: attributes of the call beside the primitive's parameters, or a text for functions that are no
+            typed handlers.
 
     Raises:
-        ArgumentError: when it is called, for a name that is not registered.
+        ArgumentError: when it is called: layouts and aliases as of `ffi_call`.
     """
+    attributes = backend_config if isinstance(backend_config, Mapping) else {}
 
     def rule(context: Any, *operands: Any, **params: Any) -> list[Any]:
-        structs = [ShapeDtypeStruct(aval.shape, aval.dtype) for aval in context.avals_out]
-        found: Any = ffi.ffi_call(call_target_name, structs)(*operands, **params)
-        return list(found)
+        call = ffi_call(
+            call_target_name,
+            [ShapeDtypeStruct(aval.shape, aval.dtype) for aval in context.avals_out],
+            has_side_effect=has_side_effect,
+            input_layouts=_major_to_minor(operand_layouts),
+            output_layouts=_major_to_minor(result_layouts),
+            input_output_aliases=operand_output_aliases,
+            custom_call_api_version=api_version,
+            legacy_backend_config=backend_config if isinstance(backend_config, str) else None,
+        )
+        return list(call(*operands, **attributes, **params))
 
     return rule
+
+
+def _major_to_minor(layouts: Sequence[Any] | None) -> list[Any] | None:
+    """Layouts whose orders begin with the major dimension, of such that begin with the minor one."""
+    if layouts is None:
+        return None
+    return [x if x is None or hasattr(x, "major_to_minor") else tuple(x)[::-1] for x in layouts]
+
+
+def register_ffi_target_as_batch_partitionable(name: str) -> None:
+    """Say that a function treats the leading dimensions of its operands as examples. Programs over several devices give
+    such functions whole arrays, as they do others.
+
+    Args:
+        name: of the function.
+    """

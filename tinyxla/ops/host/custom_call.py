@@ -16,7 +16,6 @@ import numpy as np
 
 from tinyxla.errors import (
     ArgumentError,
-    AttributeValueError,
     BatchingError,
     DifferentiationError,
     KernelError,
@@ -80,7 +79,7 @@ def find_target(name: str) -> Target:
     found = targets.get(name) or known_targets.get(name)
     if found is None:
         known = ", ".join(map(repr, sorted(targets))) or "none"
-        raise AttributeValueError(
+        raise KernelError(
             f"custom-call: there is no target {name!r}; register one with tinyxla.ffi.register_ffi_target. Registered "
             f"are: {known}."
         )
@@ -89,7 +88,7 @@ def find_target(name: str) -> Target:
 
 def rule_of(name: str, kind: str, error: type[Exception] = DifferentiationError) -> Callable[..., Any]:
     """A rule of a target, which it must have."""
-    found = getattr(find_target(name), kind)
+    found = getattr(targets.get(name) or known_targets.get(name), kind, None)
     if found is None:
         other = ", or vmap_method= to ffi_call" if kind == "batch" else ""
         raise error(f"custom-call: the target {name!r} has no {kind} rule; give {kind}= to register_ffi_target{other}.")
@@ -155,8 +154,9 @@ def _evaluate(*operands: Any, **attributes: Any) -> Any:
 
 
 def _forward(tangents: tuple[Any, ...], *operands: Any, **attributes: Any) -> tuple[Any, Any]:
+    rule = rule_of(attributes["custom_call_target"], "jvp")
     ans = custom_call(*operands, **attributes)
-    return ans, rule_of(attributes["custom_call_target"], "jvp")(tangents, ans, *operands)
+    return ans, rule(tangents, ans, *operands)
 
 
 def _reverse(wanted: tuple[bool, ...], *operands: Any, **attributes: Any) -> tuple[Any, Callable[[Any], Any]]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import ArgumentError, ConcretizationError
+from tinyxla.errors import ArgumentError, ConcretizationError, PlatformError
 from tinyxla.jax.jaxprs.avals import UndefinedPrimal, Zero, get_aval, instantiate_zeros
 from tinyxla.jax.jaxprs.traces.current_trace import ProgramTrace
 from tinyxla.jax.jaxprs.traces.recording import region, vectorized
@@ -363,13 +363,24 @@ def _lowered(primitive: Primitive, lowering: Callable[..., Any], values: Values,
 # --- registering rules ------------------------------------------------------------------------------------------------
 
 
+_PLATFORMS = ("cpu", "cuda", "gpu", "oneapi", "rocm", "tpu")
+
+
 def register_lowering(
-    primitive: Primitive, rule: Callable[..., Any], platform: str | None = None, **ignored: Any
+    prim: Primitive, rule: Callable[..., Any], platform: str | None = None, **ignored: Any
 ) -> Callable[..., Any]:
     """Set what a primitive is made of in compiled programs: a rule that `lower_fun` makes of a function, or one that
-    calls such."""
+    calls such.
+
+    Raises:
+        PlatformError: an unknown platform.
+    """
+    if platform not in (None, *_PLATFORMS):
+        raise PlatformError(
+            f"register_lowering of {prim}: the platform is one of {', '.join(_PLATFORMS)}, but is {platform}."
+        )
     if platform in (None, "cpu"):
-        lowerings[primitive] = rule
+        lowerings[prim] = rule
     return rule
 
 
