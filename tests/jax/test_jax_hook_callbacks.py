@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
+from pathlib import Path
+
 import pytest
 
-from tests.jax.test_jax_hook import lines
+from tests.jax.test_jax_hook import lines, run
 
 PROGRAM = """
     import jax, jax.numpy as jnp
@@ -119,3 +122,101 @@ def test_callback_of_wrong_shape_still_names_the_function_and_its_line() -> None
             print(str(error).splitlines()[0])
     """)
     assert found[0].startswith("pure_callback of three (<string>:3) must give f32[]")
+
+
+# --- debug.breakpoint -------------------------------------------------------------------------------------------------
+
+
+def debugged(program: str, *commands: str) -> str:
+    """What the debugger shows while a program, which calls `stop()`, runs under the hook."""
+    start = f"""
+        import functools, io, jax, jax.numpy as jnp
+        shown = io.StringIO()
+        given = io.StringIO({"".join(x + chr(10) for x in commands)!r})
+        stop = functools.partial(jax.debug.breakpoint, backend="cli", stdin=given, stdout=shown)
+    """
+    return "\n".join(lines(textwrap.dedent(start) + textwrap.dedent(program) + "\nprint(shown.getvalue())"))
+
+
+@pytest.mark.parametrize("transformed", ["f", "jax.jit(f)", "jax.grad(f)", "jax.checkpoint(f)"])
+def test_breakpoint_shows_values_of_local_variables(transformed: str) -> None:
+    program = f"""
+        def f(x):
+            y = 2 * x
+            stop()
+            return y
+        {transformed}(jnp.float32(3.0))
+    """
+    assert debugged(program, "p y, 1 + 1", "z", "c") == (
+        "Entering jdb:\n(jdb) (Array(6., dtype=float32), 2)\n(jdb) *** NameError: name 'z' is not defined\n(jdb) "
+    )
+
+
+def test_breakpoint_moves_between_frames() -> None:
+    program = """
+        def inner(x):
+            y = x + 1
+            stop(num_frames=2)
+            return y
+
+        @jax.jit
+        @jax.vmap
+        def outer(x):
+            doubled = 2 * x
+            return inner(doubled)
+
+        outer(jnp.arange(2))
+    """
+    shown = debugged(program, "p x", "u", "p doubled", "u", "d", "d", "bt", "help", "c", "p y", "c")
+    before, down, up = shown.split("(jdb) ")[1:4]
+    assert before == "Array(0, dtype=int32)\n"
+    assert down.startswith("> <string>(")
+    assert up == "Array(0, dtype=int32)\n"
+    for word in ("At topmost frame.", "At bottommost frame.", "Traceback:\n", "Documented commands"):
+        assert word in shown
+    assert shown.endswith("(jdb) Entering jdb:\n(jdb) Array(3, dtype=int32)\n(jdb) ")
+
+
+def test_breakpoint_shows_lines_of_the_program(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(
+        "import io, jax\n"
+        "out = io.StringIO()\n"
+        "@jax.jit\n"
+        "def f(x):\n"
+        "    jax.debug.breakpoint(stdin=io.StringIO('l\\nc\\n'), stdout=out, filter_frames=True)\n"
+        "    return x\n"
+        "f(1)\n"
+        "print(out.getvalue())\n"
+    )
+    assert run("-m", "tinyxla.jax", str(tmp_path / "program.py")).stdout.splitlines()[2:6] == [
+        "    @jax.jit",
+        "    def f(x):",
+        "->      jax.debug.breakpoint(stdin=io.StringIO('l\\nc\\n'), stdout=out, filter_frames=True)",
+        "        return x",
+    ]
+
+
+def test_breakpoint_with_a_token_stops_where_its_value_is_used() -> None:
+    program = """
+        def f(x):
+            y = stop(token=2 * x)
+            return y + 1
+        print(jax.jit(f)(3.0), jax.jit(lambda x: [f(x), x][1])(3.0))
+        try:
+            stop(token=1.0, ordered=True)
+        except ValueError as error:
+            print(str(error).split(";")[0])
+        try:
+            jax.jit(f)(jnp.arange(3))
+        except SystemExit:
+            print("left")
+    """
+    assert debugged(program, "p x", "c", "q").splitlines() == [
+        "7.0 3.0",
+        "debug.breakpoint: a token says when the program stops, and so does ordered",
+        "left",
+        "Entering jdb:",
+        "(jdb) Array(3., dtype=float32, weak_type=True)",
+        "(jdb) Entering jdb:",
+        "(jdb) ",
+    ]

@@ -1,0 +1,3 @@
+"""`jax._src.debugger`."""
+
+from tinyxla.jax.host_calls.debugger import breakpoint as breakpoint
