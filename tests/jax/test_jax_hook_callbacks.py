@@ -216,7 +216,7 @@ def test_breakpoint_with_a_token_stops_where_its_value_is_used() -> None:
         "debug.breakpoint: a token says when the program stops, and so does ordered",
         "left",
         "Entering jdb:",
-        "(jdb) Array(3., dtype=float32, weak_type=True)",
+        "(jdb) Array(3., dtype=float32)",
         "(jdb) Entering jdb:",
         "(jdb) ",
     ]

@@ -87,3 +87,47 @@ def test_structures_are_those_of_jax(source: str) -> None:
     with contextlib.redirect_stdout(theirs):
         exec(program, {"__name__": "__main__"})
     assert printed(program) == theirs.getvalue().splitlines()
+
+
+def test_departures_from_a_prefix_are_named_by_place_and_kind() -> None:
+    assert printed(
+        textwrap.dedent(CLASSES)
+        + textwrap.dedent("""
+            from jax._src.tree_util import flatten_one_level, prefix_errors
+
+            for prefix, tree in (
+                ((1, 2), [1, 2]),
+                (((1,), (2,)), ([3], [4])),
+                ([[1]], [[2, 3]]),
+                ({"a": 1}, {"a": 2, "b": 3}),
+                ([{1: 2}], [{3: 4}]),
+                ([Box([1], "here")], [Box(2, "here")]),
+                (Box(1, "here"), Box(1, "there")),
+                ((None, 1), (2, 1)),
+                ({"{}": []}, {"{}": [{}]}),
+                ((1, 2), ((11, 12, 13), 2)),
+            ):
+                for error in prefix_errors(prefix, tree):
+                    print(str(error("in_axes")).split(chr(10))[:2])
+            try:
+                flatten_one_level(1)
+            except ValueError as error:
+                print(str(error).split("In JAX: ")[1])
+            """)
+    ) == [
+        f"['pytree structure error: different {kind} at key path', '    in_axes{place}']"
+        for kind, place in (
+            ("types", ""),
+            ("types", "[0]"),
+            ("types", "[1]"),
+            ("lengths of list", "[0]"),
+            ("numbers of pytree children", ""),
+            ("pytree metadata", "[0]"),
+            ("types", "[0][<flat index 0>]"),
+            ("pytree metadata", ""),
+            ("types", "[0]"),
+        )
+    ] + [
+        """['pytree structure error: different lengths of list at key path', "    in_axes['{}']"]""",
+        "can't tree-flatten type: int",
+    ]

@@ -495,6 +495,7 @@ NUMPY_TABLE: tuple[tuple[str, str], ...] = (
         "{1} has duplicate entries for `{2}`",
     ),
     # trees
+    (r"^flatten_one_level: takes a container, but got .* of type (.*)\.", "can't tree-flatten type: {1}"),
     (r"^tree_reduce: the tree .* has no leaves", "reduce() of empty iterable with no initial value"),
     (r"^tree_transpose: (?:an inner tree has the structure|the tree does not begin as)", "Mismatch"),
     (r"^tree_\w+: the trees have different structures", "pytree structure error: different"),
