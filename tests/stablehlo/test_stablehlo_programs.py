@@ -212,6 +212,35 @@ def test_custom_calls_and_composites_go_to_registered_functions() -> None:
     )
 
 
+@pytest.mark.parametrize("direction", ["gt", "lt"])
+def test_approximate_top_k_takes_its_number_as_an_operand(direction: str) -> None:
+    program = stablehlo.parse(
+        """
+        func.func @main(%x: tensor<2x5xf32>) -> (tensor<2x3xf32>, tensor<2x3xi32>) {
+          %places = stablehlo.iota dim = 1 : tensor<2x5xi32>
+          %first = stablehlo.constant dense<0.0> : tensor<f32>
+          %none = stablehlo.constant dense<-1> : tensor<i32>
+          %k = stablehlo.constant dense<3> : tensor<i32>
+          %sizes = stablehlo.constant dense<[2, 3]> : tensor<2xi32>
+          %y:2 = stablehlo.custom_call @stablehlo.dynamic_approx_top_k(%x, %places, %first, %none, %k, %sizes, %sizes)
+            {called_computations = [@top_k_DIRECTION_f32_comparator],
+             mhlo.backend_config = {is_fallback = true, reduction_dim = 1 : i64}}
+            : (tensor<2x5xf32>, tensor<2x5xi32>, tensor<f32>, tensor<i32>, tensor<i32>, tensor<2xi32>, tensor<2xi32>)
+            -> (tensor<2x3xf32>, tensor<2x3xi32>)
+          return %y#0, %y#1 : tensor<2x3xf32>, tensor<2x3xi32>
+        }
+        func.func private @top_k_DIRECTION_f32_comparator(%x: tensor<f32>, %y: tensor<f32>) -> tensor<i1> {
+          %0 = stablehlo.compare GT, %x, %y : (tensor<f32>, tensor<f32>) -> tensor<i1>
+          return %0 : tensor<i1>
+        }""".replace("DIRECTION", direction)
+    )
+    x = np.float32([[3, 1, 4, 1.5, 5], [2, 7, 1, 8, 0]])
+    order = np.argsort(-x if direction == "gt" else x)[:, :3]
+    values, places = program(x)
+    np.testing.assert_array_equal(places, order)
+    np.testing.assert_array_equal(values, np.take_along_axis(x, order, 1))
+
+
 BROKEN = {
     "func.func @main(%x: tensor<f32>) -> tensor<f32> { return %y : tensor<f32> }": "line 1, column 58: %y is not defined",
     "func.func @main(%x: tensor<f32>": "ends",

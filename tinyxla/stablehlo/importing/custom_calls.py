@@ -241,8 +241,16 @@ def _dynamic_rng_bit_generator(context: Context, words: Any, sizes: Any) -> Any:
 
 
 def _approx_top_k(context: Context, x: Any, *others: Any) -> Any:
-    settings = context.inner("mhlo.backend_config")
-    k, axis = settings.integer("top_k"), settings.integer("reduction_dim")
+    return _first_by_comparator(context, x, context.inner("mhlo.backend_config").integer("top_k"))
+
+
+def _dynamic_approx_top_k(context: Context, x: Any, *others: Any) -> Any:
+    k = others[3]  # after the places and two initial values, before the shapes of the results
+    return _first_by_comparator(context, x, known_ints("dynamic_approx_top_k", k)[0])
+
+
+def _first_by_comparator(context: Context, x: Any, k: int) -> Any:
+    axis = context.inner("mhlo.backend_config").integer("reduction_dim")
     name = context.value("called_computations")[0]
     moved = lax.neg(x) if "lt" in name.split("_") else x
     values, places = lax.top_k(moved, k, axis=axis)
@@ -268,6 +276,7 @@ _KNOWN: dict[str, Handler] = {
     "shape_assertion": _shape_assertion,
     **{f"lapack_{name}_ffi": _ormqr for name in ("sormqr", "dormqr", "cunmqr", "zunmqr")},
     "ApproxTopK": _approx_top_k,
+    "stablehlo.dynamic_approx_top_k": _dynamic_approx_top_k,
     "stablehlo.dynamic_reduce_window": _dynamic_reduce_window,
     "stablehlo.dynamic_rng_bit_generator": _dynamic_rng_bit_generator,
     "stablehlo.dynamic_top_k": _dynamic_top_k,
