@@ -120,6 +120,26 @@ def test_lobpcg_finds_the_largest_eigenvalues(name: str, count: int) -> None:
     assert 0 < int(steps) < 100
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_networks_and_eigenvalues_under_options_of_promotion(compiled: bool) -> None:
+    x, h, c, weights = _example(2, True)
+    lengths = np.array([5, 2, 3], np.int32)
+    matrix = np.diag(np.arange(1.0, 13.0)).astype(np.float32)
+
+    def network() -> Any:
+        return rnn.lstm(x, h, c, weights, lengths, **_sizes(2, True), dropout=0.0)
+
+    def eigenvalues() -> Any:
+        return lobpcg_standard(matrix, np.ones((12, 2), np.float32) + np.eye(12, 2, dtype=np.float32))[0]
+
+    for function in (network, eigenvalues):
+        expected = function()
+        with tinyxla.numpy_rank_promotion("raise"), tinyxla.numpy_dtype_promotion("strict"):
+            found = tinyxla.jit(function)() if compiled else function()
+        for mine, plain in zip(found, expected, strict=True):
+            np.testing.assert_allclose(mine, plain, rtol=1e-3, atol=1e-5)
+
+
 def test_lobpcg_makes_at_most_m_steps() -> None:
     matrix = np.diag(np.arange(1.0, 13.0)).astype(np.float32)
     assert int(lobpcg_standard(matrix, np.ones((12, 1), np.float32), m=3)[2]) == 3

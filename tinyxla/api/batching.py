@@ -17,7 +17,7 @@ from tinyxla.shapes.shape import canonical_axis
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.float_zeros import as_float0, as_numbers, is_float0
-from tinyxla.tracing.references import Reference, reference_of, write_all
+from tinyxla.tracing.references import Reference, check_whole, reference_of, write_all
 from tinyxla.tracing.shardings import axes_of
 from tinyxla.tracing.signatures import P, R
 from tinyxla.transforms import batch as batch_flat
@@ -109,6 +109,7 @@ class _Mapping:
         wanted = pytrees.broadcast_prefix(self.in_axes, args, f"{what}: in_axes")
         wanted += [0] * (len(leaves) - len(wanted))
         if Reference.exist and any(reference_of(x) is not None for x in leaves):
+            check_whole(what, (args, kwargs))
             return self._with_references(leaves, treedef, wanted)
 
         def name(k: int) -> str:

@@ -323,7 +323,7 @@ def _check_shapes(
 def _layer(rows: Any, start: tuple[Any, Any], weights: tuple[Any, Any, Any], lengths: Any) -> tuple[Any, Any, Any]:
     """One direction of one layer: outputs, zero in the padding, and output and cell at the end of each sequence."""
     inner, recurrent, bias = weights
-    driven = tnp.matmul(rows, inner.T) + bias  # of all elements at once
+    driven = tnp.matmul(rows, inner.T) + bias[None, None]  # of all elements at once
 
     def step(state: tuple[Any, Any], element: tuple[Any, Any]) -> Any:
         (h, c), (x, number) = state, element

@@ -64,6 +64,11 @@ class Reference:
     dtype = property(lambda self: self._value.dtype)
 
     @property
+    def held(self) -> Any:
+        """The value, for questions about its type, also where it cannot be read."""
+        return self._value
+
+    @property
     def target(self) -> Any:
         """The object that users see."""
         return self
@@ -268,6 +273,18 @@ def check_aliases(what: str, tree: Any, names: Callable[[], Sequence[str]]) -> N
         raise ArgumentError(
             f"{what}: a Ref is passed twice, as the arguments {names()[j]} and {names()[k]}; a function takes it one "
             "way only."
+        )
+
+
+class Part:
+    """The base of classes of parts of references: containers of a reference and what of it they are."""
+
+
+def check_whole(what: str, tree: Any) -> None:
+    """An error for a part of a reference, where those are mapped over that are arguments."""
+    if any(isinstance(x, Part) for x in pytrees.flatten(tree, lambda x: isinstance(x, Part))[0]):
+        raise ArgumentError(
+            f"{what}: a part of a Ref, such as ref.at[index], is no argument that is mapped over; use it from around."
         )
 
 

@@ -177,6 +177,70 @@ def written_in_fori_loop_and_while_loop():
     return a[...], last, b[...]
 
 @case
+def written_in_the_condition_of_a_while_loop():
+    a, b = jax.new_ref(jnp.zeros(3)), jax.new_ref(0.0)
+    def condition(c):
+        a[1] += 2.0
+        return c < 5
+    def body(c):
+        b[...] += 1.0
+        return c + 1
+    last = jax.jit(lambda: jax.lax.while_loop(condition, body, 0))()
+    def bounded(c):
+        a[2] += 1.0
+        return a[2] < 4
+    steps = jax.jit(lambda: jax.lax.while_loop(bounded, lambda c: c + 1, 0))()
+    return a[...], last, b[...], steps
+
+def parts_of(transform):
+    @jax.jit
+    def f(k):
+        whole = [jax.new_ref(jnp.arange(12.0).reshape(3, 4)) for _ in range(4)]
+        def body(row, element, column, part):
+            row[...] += 10.0
+            element[...] = row[0] * 2
+            column[...] *= -1
+            part[...] = part[...] + jnp.ones_like(part)
+            return row[...].sum() + part[1]
+        parts = whole[0].at[1], whole[1].at[k, 2], whole[2].at[:, 3], whole[3].at[0].at[1:3]
+        result = transform(body)(*parts)
+        return [ref[...] for ref in whole], result
+    return f(2)
+
+@case
+def parts_as_arguments_of_jit():
+    return parts_of(jax.jit)
+
+@case
+def parts_as_arguments_of_checkpoint():
+    return parts_of(jax.checkpoint)
+
+@case
+def parts_as_arguments_of_branches():
+    return parts_of(lambda f: lambda *x: jax.lax.cond(True, f, lambda *x: 0.0, *x))
+
+@case
+def parts_as_arguments_of_shard_map():
+    mesh = jax.make_mesh((1,), ("x",))
+    @jax.jit
+    def f():
+        ref = jax.new_ref(jnp.zeros((2, 3)))
+        add = lambda part: part.__setitem__(..., part[...] + jnp.ones_like(part))
+        jax.shard_map(add, mesh=mesh, in_specs=jax.P(), out_specs=None)(ref.at[:, 1:])
+        return ref[...]
+    return f()
+
+@case
+def parts_used_in_loops():
+    @jax.jit
+    def f():
+        ref = jax.new_ref(jnp.zeros((2, 3)))
+        part = ref.at[1]
+        jax.lax.scan(lambda c, x: (part.__setitem__(..., part[...] + x), ())[1:] * 2, (), jnp.arange(4.0))
+        return ref[...]
+    return f()
+
+@case
 def written_in_branches():
     ref = jax.new_ref(0.0)
     def add(x):
@@ -350,6 +414,7 @@ refused(lambda: random.stateful_rng(0).split(2).uniform())
 same = jax.custom_vjp(lambda x, y: 1.0)
 same.defvjp(lambda x, y: (1.0, None), lambda _, g: (None, None))
 refused(lambda: same(ref, ref))
+refused(lambda: jax.jit(lambda: jax.vmap(lambda x: x[...])(jax.new_ref(jnp.zeros(7)).at[1:6]))())
 refused(lambda: jax.lax.cond(True, lambda x: x[...] + ref[...], lambda x: 0.0, ref))
 refused(lambda: jax.lax.scan(lambda pair, _: (None, None), (ref, ref), None, length=1))
 fresh = jax.custom_vjp(lambda x, r: x)
@@ -379,6 +444,7 @@ def test_wrong_uses_of_references_are_errors() -> None:
         "stateful_rng: inside a transformed function there must be a seed; pass one.",
         "StatefulPRNG: a generator that was split into several draws nothing; map over it with vmap.",
         "custom_vjp of <lambda>: a Ref is passed twice, as the arguments x and y",
+        "vmap of <lambda>: a part of a Ref, such as ref.at[index], is no argument that is mapped over",
         "lax.cond of <lambda>: a Ref is used from around and passed as the argument x",
         "lax.scan of <lambda>: a Ref is passed twice, as the arguments pair[0] and pair[1]",
         "custom_vjp of <lambda>: the residuals['a'] of the forward rule <lambda> have a Ref that is no argument",

@@ -76,7 +76,7 @@ def lobpcg_standard(A: Any, X: Any, m: int = 100, tol: Any = None) -> tuple[Arra
     def step(state: _State) -> _State:
         vectors, directions, values = _improved(multiply, state)
         product = multiply(vectors)
-        residuals = tnp.linalg.norm(product - values * vectors, axis=0)
+        residuals = tnp.linalg.norm(product - values[None] * vectors, axis=0)
         allowed = 10 * n * (tnp.linalg.norm(product, axis=0) + tnp.abs(values))
         converged = tnp.sum(residuals < resolution * allowed, dtype=np.int32)
         return _State(state.step + 1, vectors, directions, values, converged)
@@ -104,13 +104,13 @@ def _checked(what: str, multiply: Operator, A: Any, X: Any) -> tuple[int, int]:
 def _orthonormal(basis: Any) -> Any:
     """Orthonormal columns of the same span; zero columns where it has fewer dimensions."""
     for _ in range(2):  # the second time for what rounding has left
-        norms = tnp.linalg.norm(basis, axis=0)
+        norms = tnp.linalg.norm(basis, axis=0, keepdims=True)
         scaled = basis / tnp.where(norms > 0, norms, tnp.ones_like(norms))
         values, vectors = tnp.linalg.eigh(tnp.matmul(scaled.T, scaled))
         smallest = tnp.maximum(values[-1], 0) * float(np.finfo(basis.dtype).eps)
         kept = values > smallest
         lengths = tnp.sqrt(tnp.where(kept, values, tnp.ones_like(values)))
-        basis = tnp.matmul(scaled, vectors) * (kept / lengths)
+        basis = tnp.matmul(scaled, vectors) * (kept.astype(basis.dtype) / lengths)[None]
     return basis
 
 
@@ -121,14 +121,15 @@ def _beside(basis: Any, vectors: Any) -> Any:
     for _ in range(2):
         vectors = vectors - tnp.matmul(basis, tnp.matmul(basis.T, vectors))
     # What is left of columns that were noise is not of length 1: these are dropped.
-    return vectors * (tnp.linalg.norm(vectors, axis=0) > 0.99)
+    is_whole = tnp.linalg.norm(vectors, axis=0, keepdims=True) > 0.99
+    return tnp.where(is_whole, vectors, tnp.zeros_like(vectors))
 
 
 def _improved(multiply: Operator, state: _State) -> tuple[Any, Any, Any]:
     """The best vectors in the span of vectors, directions and residuals; the next directions; and the eigenvalues."""
     k = state.values.shape[0]
     known = tnp.concatenate([state.vectors, state.directions], 1)
-    residuals = multiply(state.vectors) - state.values * state.vectors
+    residuals = multiply(state.vectors) - state.values[None] * state.vectors
     basis = tnp.concatenate([known, _beside(known, residuals)], 1)
     projected = tnp.matmul(basis.T, multiply(basis))
     projected = (projected + projected.T) / 2
@@ -140,5 +141,5 @@ def _improved(multiply: Operator, state: _State) -> tuple[Any, Any, Any]:
     steps = best.at[:k].set(0)
     directions = _beside(best, steps)
     vectors = tnp.matmul(basis, best)
-    vectors = vectors / tnp.linalg.norm(vectors, axis=0)
+    vectors = vectors / tnp.linalg.norm(vectors, axis=0, keepdims=True)
     return vectors, tnp.matmul(basis, directions), values[: -k - 1 : -1]

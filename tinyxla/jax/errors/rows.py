@@ -73,6 +73,11 @@ _TABLE: tuple[tuple[str, str], ...] = (
         r"^ffi_call of .*: output_layouts has (\d+) entries, but the results are (\d+)",
         "The number of outputs ({2}) must equal the number of output layouts ({1}).",
     ),
+    (
+        r"^colocated_python: \S+ has no arguments, whose devices",
+        "No devices found. colocated_python function without input arguments must be first specialized with devices.",
+    ),
+    (r"^\S+(?: of \S+)?: a part of a Ref, such as ref.at\[index\], is no argument", "TransformedRefs are not allowed"),
     # donated arguments
     (
         r"^\S+: an array (\S+) is donated twice,",

@@ -198,7 +198,7 @@ def get_aval(x: Any) -> AbstractValue:
     if isinstance(getattr(x, "owner", None), ProgramTrace):
         return x.aval
     if isinstance(x, Reference):
-        return AbstractRef(ShapedArray(x.shape, x.dtype))
+        return AbstractRef(get_aval(x.held.with_weak_type(False)))
     if isinstance(x, np.ndarray) and x.dtype == float0:
         return ShapedArray(x.shape, float0)
     if kind in hi_types:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import EllipsisType
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from tinyxla import ShapeDtypeStruct, eval_shape
 from tinyxla.errors import DTypeError
@@ -16,9 +20,10 @@ from tinyxla.numpy.indexing.dynamic_slices import Slice
 from tinyxla.numpy.indexing.indexed import check_integers
 from tinyxla.ops.movement import inverse_permutation
 from tinyxla.shapes import element_type
+from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray
 from tinyxla.tracing.promotion import as_array
-from tinyxla.tracing.references import Reference
+from tinyxla.tracing.references import Part, Reference
 
 _KINDS = {"pred": 0, "unsigned": 1, "signed": 1, "float": 2, "complex": 3}
 
@@ -68,22 +73,19 @@ class _Elements(ABC):
 
     def reshape(self, *shape: Any) -> RefView:
         """A reference to the array in another shape."""
-        sizes = self.shape
-        return RefView(self, lambda x: x.reshape(*shape), lambda x, new: new.reshape(sizes))
+        return RefView(self, _Form("reshape", shape, tuple(self.shape)))
 
     def transpose(self, *permutation: Any) -> RefView:
         """A reference to the transposed array."""
         order = permutation[0] if permutation and isinstance(permutation[0], tuple | list) else permutation
         order = order or tuple(reversed(range(len(self.shape))))
-        inverse = inverse_permutation(tuple(order))
-        return RefView(self, lambda x: x.transpose(order), lambda x, new: new.transpose(inverse))
+        return RefView(self, _Form("transpose", tuple(order), inverse_permutation(tuple(order))))
 
     T = property(transpose)
 
     def bitcast(self, dtype: Any) -> RefView:
         """A reference to the bits of the array as another element type, of the same width."""
-        old = self.dtype
-        return RefView(self, lambda x: bitcast_convert_type(x, dtype), lambda x, new: bitcast_convert_type(new, old))
+        return RefView(self, _Form("bitcast", dtype, self.dtype))
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -110,7 +112,7 @@ class _At:
         self._ref = ref
 
     def __getitem__(self, index: Any) -> RefView:
-        return RefView(self._ref, lambda x: x[index], lambda x, part: x.at[index].set(part), index)
+        return RefView(self._ref, _Indexed(index))
 
 
 def _reached(shape: tuple[int, ...], index: Any) -> tuple[int, ...]:
@@ -122,7 +124,94 @@ def _reached(shape: tuple[int, ...], index: Any) -> tuple[int, ...]:
     return (*map(max, shape, lengths), *shape[len(lengths) :])
 
 
-class RefView(_Elements):
+@dataclass(frozen=True)
+class _Form:
+    """An array in another shape, order of dimensions or element type: what leads there, and back."""
+
+    operation: str
+    there: Any
+    back: Any
+
+    def take(self, x: Any) -> Any:
+        return _FORMS[self.operation](x, self.there)
+
+    def put(self, x: Any, new: Any) -> Any:
+        return _FORMS[self.operation](new, self.back)
+
+
+_FORMS: dict[str, Callable[[Any, Any], Any]] = {
+    "reshape": lambda x, shape: x.reshape(*shape),
+    "transpose": lambda x, order: x.transpose(order),
+    "bitcast": bitcast_convert_type,
+}
+
+
+class _Indexed(NamedTuple):
+    """The elements at an index: a container of what of the index is traced or an array."""
+
+    index: Any
+
+    def take(self, x: Any) -> Any:
+        return x[self.index]
+
+    def put(self, x: Any, new: Any) -> Any:
+        return x.at[self.index].set(new)
+
+
+class _Entry(NamedTuple):
+    """An entry of an index that is no array: slices have no hash."""
+
+    kind: type
+    values: tuple[Any, ...]
+
+
+def _index_parts(indexed: _Indexed) -> tuple[tuple[Any, ...], Any]:
+    """The arrays of an index, in which slices of a traced start have one, and the rest."""
+    index = indexed.index
+    entries = index if isinstance(index, tuple) else (index,)
+    arrays: list[Any] = []
+    rest: list[Any] = []
+    for entry in entries:
+        if isinstance(entry, Slice):
+            arrays.append(entry.start)
+            rest.append(_Entry(Slice, (entry.size, entry.stride)))
+        elif isinstance(entry, slice):
+            rest.append(_Entry(slice, (entry.start, entry.stop, entry.step)))
+        elif isinstance(entry, Array | np.ndarray):
+            arrays.append(entry)
+            rest.append(_Entry(Array, ()))
+        else:
+            rest.append(entry)
+    return tuple(arrays), (isinstance(index, tuple), tuple(rest))
+
+
+def _index_of(rest: Any, arrays: Any) -> _Indexed:
+    is_tuple, entries = rest
+    given = iter(arrays)
+    index: list[Any] = []
+    for entry in entries:
+        if not isinstance(entry, _Entry):
+            index.append(entry)
+        elif entry.kind is slice:
+            index.append(slice(*entry.values))
+        else:
+            array = next(given)
+            index.append(Slice(array, *entry.values) if entry.kind is Slice else array)
+    return _Indexed(tuple(index) if is_tuple else index[0])
+
+
+pytrees.register(_Indexed, _index_parts, _index_of)
+
+
+@dataclass(frozen=True)
+class _Functions:
+    """Functions that give a part of an array, and put it there."""
+
+    take: Callable[[Any], Any]
+    put: Callable[[Any, Any], Any]
+
+
+class RefView(_Elements, Part):
     """A part of what a reference holds, or another form of it; reads and writes are those of the reference.
 
     Example:
@@ -135,22 +224,44 @@ class RefView(_Elements):
                [5., 5., 0.]], dtype=float32)
     """
 
-    def __init__(
-        self, parent: _Elements, take: Callable[[Any], Any], put: Callable[[Any, Any], Any], index: Any = None
-    ) -> None:
-        self.parent, self.index = parent, index  # the index, if that is what makes the part
-        self._take, self._put = take, put
-        kind = eval_shape(take, ShapeDtypeStruct(_reached(parent.shape, index), parent.dtype))
-        self.shape, self.dtype, self.ndim, self.size = kind.shape, kind.dtype, kind.ndim, kind.size
+    def __init__(self, parent: Any, form: Any) -> None:
+        self.parent, self.form = parent, form
+
+    @classmethod
+    def by(cls, parent: _Elements, take: Callable[[Any], Any], put: Callable[[Any, Any], Any]) -> RefView:
+        """A part that functions give and put there."""
+        return cls(parent, _Functions(take, put))
+
+    @property
+    def index(self) -> Any:
+        """The index, if that is what makes the part; else None."""
+        return self.form.index if isinstance(self.form, _Indexed) else None
+
+    @functools.cached_property
+    def _kind(self) -> Any:
+        return eval_shape(self.form.take, ShapeDtypeStruct(_reached(self.parent.shape, self.index), self.parent.dtype))
+
+    shape = property(lambda self: self._kind.shape)
+    dtype = property(lambda self: self._kind.dtype)
+    ndim = property(lambda self: self._kind.ndim)
+    size = property(lambda self: self._kind.size)
 
     def read(self) -> Any:
-        return self._take(self.parent.read())
+        return self.form.take(self.parent.read())
 
     def write(self, new: Any) -> None:
-        self.parent.write(self._put(self.parent.read(), new))
+        self.parent.write(self.form.put(self.parent.read(), new))
 
     def __repr__(self) -> str:
         return f"RefView({self.dtype.name}{list(self.shape)} of {self.parent!r})"
+
+
+def _parts(view: RefView) -> tuple[tuple[Any, ...], Any]:
+    indexed = isinstance(view.form, _Indexed)
+    return ((view.parent, view.form), None) if indexed else ((view.parent,), view.form)
+
+
+pytrees.register(RefView, _parts, lambda form, children: RefView(*children, *(() if form is None else (form,))))
 
 
 class Ref(Reference, _Elements):

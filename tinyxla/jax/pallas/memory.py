@@ -176,7 +176,7 @@ def _unclamped(ref: Any) -> Any:
         near = lax.slice(extended(x).at[tuple(inner)].set(part), [0] * len(held), held)
         return lax.dynamic_update_slice(x, near, starts)
 
-    return RefView(ref.parent, lambda x: extended(x)[tuple(inner)], put)
+    return RefView.by(ref.parent, lambda x: extended(x)[tuple(inner)], put)
 
 
 def _entries(ref: Any) -> tuple[Any, ...]:

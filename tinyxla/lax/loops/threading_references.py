@@ -16,12 +16,14 @@ from tinyxla.tracing.references import (
     OuterReferenceError,
     Reference,
     check_aliases,
+    check_whole,
     closed_over_error,
     discovered,
     filled,
     has_references,
     slotted,
     threaded,
+    updated,
     values_of,
     write_all,
 )
@@ -61,6 +63,7 @@ def scanning(scan: Function) -> Function:
 
     def over_references(f: Any, init: Any, xs: Any, *args: Any, **kwargs: Any) -> Any:
         """References whose elements are scanned: each step has one of its own, and what these hold is written back."""
+        check_whole("lax.scan", xs)
         others, passed = slotted(xs)
 
         @wraps(f)
@@ -119,30 +122,50 @@ def counting(fori_loop: Function) -> Function:
 
 
 def looping(while_loop: Function) -> Function:
-    """`while_loop`, whose condition may read references and whose body may replace them."""
+    """`while_loop`, whose functions may read and replace references. What the condition writes is there for the body
+    and later; what it writes before the loop ends, where no step follows, is dropped."""
 
     @wraps(while_loop)
     def with_references(cond_fun: Any, body_fun: Any, init_val: Any, **kwargs: Any) -> Any:
+        def looped(references: list[Reference], values: Any, condition_writes: bool) -> Any:
+            test, body = updated(cond_fun, references), threaded(body_fun, references)
+
+            @wraps(cond_fun)
+            def condition(carry: Any) -> Any:
+                holds, written = test(*carry)
+                if not condition_writes and any(x is not None for x in written):
+                    raise _WritingCondition
+                return holds
+
+            @wraps(body_fun)
+            def step(carry: Any) -> Any:
+                values, held = carry
+                written = test(values, held)[1] if condition_writes else [None] * len(references)
+                following, values = body([x if y is None else y for x, y in zip(values, written, strict=True)], held)
+                for r, y in zip(references, written, strict=True):
+                    r.is_written |= y is not None
+                return values, following
+
+            return while_loop(condition, step, (values, init_val), **kwargs)
+
         def run(references: list[Reference]) -> Any:
             if not references:
                 return while_loop(cond_fun, body_fun, init_val, **kwargs)
             carried = Carried(references)
-            condition, body = (threaded(f, references) for f in (cond_fun, body_fun))
-
-            @wraps(body_fun)
-            def step(carry: Any) -> Any:
-                following, values = body(*carry)
-                return values, following
-
-            values, last = while_loop(
-                wraps(cond_fun)(lambda carry: condition(*carry)[0]), step, (carried.values, init_val), **kwargs
-            )
+            try:
+                values, last = looped(references, carried.values, False)
+            except _WritingCondition:
+                values, last = looped(references, carried.values, True)
             carried.write(values)
             return last
 
         return discovered(run)
 
     return with_references
+
+
+class _WritingCondition(Exception):
+    """The condition of a loop replaces the value of a reference, so that the loop's steps evaluate it, too."""
 
 
 def branching(choose: Function) -> Function:

@@ -10,6 +10,7 @@ from typing import Any
 
 import tinyxla as tx
 from tinyxla.api.functions import check_callable
+from tinyxla.errors import ArgumentError
 from tinyxla.tracing.meshes import Mesh
 
 
@@ -30,14 +31,20 @@ def colocated_python_class(cls: type) -> type:
 
 
 class _Colocated:
-    def __init__(self, fun: Callable[..., Any]) -> None:
+    def __init__(self, fun: Callable[..., Any], has_devices: bool = False) -> None:
         self._fun = fun
+        self._has_devices = has_devices
         self.__name__: str = getattr(fun, "__name__", type(fun).__name__)
         self.__wrapped__ = fun
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self._has_devices and not tx.tree.leaves((args, kwargs)):
+            raise ArgumentError(
+                f"colocated_python: {self.__name__} has no arguments, whose devices say where it runs; give them by "
+                "specialize(devices=...)."
+            )
         return tx.tree.map(tx.numpy.asarray, self._fun(*args, **kwargs))
 
     def specialize(self, in_specs: Any = None, out_specs_fn: Any = None, devices: Any = None) -> _Colocated:
-        """The same function: types of results are those that it gives."""
-        return self
+        """The function for known devices: types of results are those that it gives."""
+        return _Colocated(self._fun, self._has_devices or devices is not None)
