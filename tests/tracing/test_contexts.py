@@ -105,6 +105,21 @@ def test_debug_nans_lets_through_what_is_given() -> None:
         assert tx.jit(lambda n: n + 1)(3) == 4
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda: tx.scipy.special.ndtri(np.float32([0.0, 0.1, 0.5, 1.0])),
+        lambda: tnp.logaddexp(np.float32([-np.inf, np.inf, 1.0]), np.float32([-np.inf, np.inf, 2.0])),
+        lambda: tx.random.dirichlet(tx.random.key(42), np.ones(3, np.float32), (4,)),
+    ],
+)
+def test_debug_nans_finds_none_in_formulas_whose_value_has_none(function: Any, compiled: bool) -> None:
+    expected = function()
+    with tx.debug_nans():
+        np.testing.assert_allclose(tx.jit(function)() if compiled else function(), expected, 1e-5)
+
+
 def test_debug_nans_lets_through_memory_that_nothing_was_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
     def not_a_number(shape: Any, dtype: Any = float) -> Any:
         return np.full(shape, np.nan, dtype)

@@ -137,7 +137,7 @@ def _one_gamma(key: Any, alpha: Any, logarithmic: bool) -> Any:
         root = 1 + x * c
         square, v, u = x * x, (root * root) * root, uniform(for_u, (), dtype)
         # Asked in the negative, so that NaN, which parameters give that are no positive numbers, is accepted at once.
-        slowly = tnp.log(u) >= square * 0.5 + d * ((1 - v) + tnp.log(v))
+        slowly = tnp.log(u) >= square * 0.5 + d * ((1 - v) + tnp.log(tnp.where(root > 0, v, 1)))
         rejected = (root <= 0) | ((u >= 1 - 0.0331 * (square * square)) & slowly)
         return key, following, for_u, v, root > 0, ~rejected
 

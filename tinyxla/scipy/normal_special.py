@@ -115,7 +115,7 @@ def _normal_quantile(value: Array) -> Array:
     far = _ratio(_NDTRI_FAR, tnp.maximum(root, 5.0) - 5.0)
     tail = tnp.copysign(tnp.where(root <= 5.0, near, far), distance)
     inside = tnp.where(tnp.abs(distance) <= 0.425, middle, tail)
-    end = tnp.where((value == 0) | (value == 1), distance * math.inf, math.nan)
+    end = tnp.where((value == 0) | (value == 1), tnp.copysign(math.inf, distance), math.nan)
     return tnp.where((value > 0) & (value < 1), inside, end)
 
 

@@ -217,8 +217,8 @@ def _log_add(name: str, base: float, text: str) -> Binary:
             return _complex_log_add(x, y, scale)
         equal, first = ops.eq(x, y), ops.gt(x, y)
         infinite = ops.and_(equal, ops.eq(ops.abs_(x), like(math.inf, x)))
-        difference = ops.sub(x, ops.select(infinite, x, y))
-        away = ops.select(infinite, like(0, x), ops.select(first, ops.neg(difference), difference))
+        difference = ops.sub(*(ops.select(infinite, like(0, x), z) for z in (x, y)))
+        away = ops.select(first, ops.neg(difference), difference)
         if scale != 1:
             away = ops.mul(away, like(scale, x))
         more = ops.log1p(ops.exp(away))
