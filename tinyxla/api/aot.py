@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +17,7 @@ from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import ConcreteArray
 from tinyxla.tracing.promotion import as_array
+from tinyxla.tracing.references import Reference, check_aliases, filled, slotted, values_of, write_all
 from tinyxla.tracing.surroundings import surroundings
 from tinyxla.transforms.key_arrays import KeyArray
 from tinyxla.util.wording import counted
@@ -31,10 +32,19 @@ if TYPE_CHECKING:
 class _Stage:
     """What is known of a program from tracing on: its arguments (those that are not static) and results."""
 
-    def __init__(self, name: str, program: Program, function: Function | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        program: Program,
+        function: Function | None = None,
+        outer: Sequence[Reference] | None = None,
+    ) -> None:
+        """`outer` are the references that the function uses from around, None if it uses no references at all: else
+        the program is that of their values, and of those of the references among the arguments."""
         self.fun_name = name
         self._program = program
         self._function = function  # of the arguments that are not static, for their names
+        self._outer = outer
 
     @property
     def in_tree(self) -> pytrees.TreeDef:
@@ -59,24 +69,55 @@ class _Stage:
     @property
     def argument_types(self) -> Any:
         """`args_info`, which `tinyxla.jax` gives JAX's form."""
-        shapes = [x.array_shape for x in self._program.computation.parameters]
-        count = self._program.structure.num_leaves
+        return self._of_arguments(self._types)
+
+    @property
+    def _types(self) -> list[ShapeDtypeStruct]:
+        """The types of the program's arguments."""
+        shapes = [x.array_shape for x in self._program.computation.parameters[: self._program.structure.num_leaves]]
         weak = self._program.weak_arguments
-        found = [
-            ShapeDtypeStruct(x.dimensions, x.dtype, weak_type=w) for x, w in zip(shapes[:count], weak, strict=True)
-        ]
-        given = pytrees.unflatten(self._program.structure, found)
-        return given if self._program.has_kwargs else (given, {})
+        return [ShapeDtypeStruct(x.dimensions, x.dtype, weak_type=w) for x, w in zip(shapes, weak, strict=True)]
+
+    def _split(self, facts: Iterable[Any]) -> tuple[Sequence[Any], Any]:
+        """A fact of each of the program's arguments: those of the references among the function's arguments, and
+        `(args, kwargs)` with slots in the place of these."""
+        found = pytrees.unflatten(self._program.structure, facts)
+        args, kwargs = found if self._program.has_kwargs else (found, {})
+        if self._outer is None:
+            return (), (args, kwargs)
+        values, *others = args
+        return values[len(self._outer) :], (tuple(others), kwargs)
+
+    def _of_arguments(self, facts: Iterable[Any]) -> Any:
+        """`(args, kwargs)` with a fact of each of the program's arguments for each array and reference."""
+        values, given = self._split(facts)
+        return filled(given, values) if values else given
+
+    def _of_result(self, found: Any) -> Any:
+        """That part of a result of the program which is the function's."""
+        return found if self._outer is None else found[0]
+
+    @property
+    def uses_references(self) -> bool:
+        """Whether the function reads or writes references."""
+        return self._outer is not None
+
+    @property
+    def reference_numbers(self) -> tuple[int, ...]:
+        """The numbers of those leaves of `args_info` that are references."""
+        values, given = self._split([False] * self._program.structure.num_leaves)
+        return _true(filled(given, [True] * len(values)))
 
     @property
     def donate_argnums(self) -> tuple[int, ...]:
         """The numbers of those arrays, in the order of the leaves of `args_info`, that a call may overwrite."""
-        return self._program.donate_argnums
+        donated = self._program.donate_argnums
+        return _true(self._of_arguments(k in donated for k in range(self._program.structure.num_leaves)))
 
     @property
     def out_info(self) -> Any:
         """The result with a `ShapeDtypeStruct` for each array."""
-        return shapes_of(self._program.computation, self._program.weak, self._program.tree)
+        return self._of_result(shapes_of(self._program.computation, self._program.weak, self._program.tree))
 
     def _described(self, what: str, *facts: str) -> str:
         """What stage it is, of which function, for which shapes."""
@@ -112,13 +153,17 @@ class _Stage:
     @property
     def input_shardings(self) -> Any:
         """`(args, kwargs)` with the sharding of each array."""
-        given = pytrees.unflatten(self._program.structure, self._program.shardings[0])
-        return given if self._program.has_kwargs else (given, {})
+        return self._of_arguments(self._program.shardings[0])
 
     @property
     def output_shardings(self) -> Any:
         """The result with the sharding of each array."""
-        return pytrees.unflatten(self._program.tree, self._program.shardings[1])
+        return self._of_result(pytrees.unflatten(self._program.tree, self._program.shardings[1]))
+
+
+def _true(tree: Any) -> tuple[int, ...]:
+    """The numbers of the leaves that are true."""
+    return tuple(k for k, x in enumerate(pytrees.leaves(tree)) if x)
 
 
 CallArguments = tuple[tuple[Any, ...], dict[str, Any]]  # of a call, by position and by name; without static ones
@@ -141,8 +186,15 @@ class Traced(_Stage):
     (ShapeDtypeStruct(shape=(3,), dtype=float32), ((ShapeDtypeStruct(shape=(3,), dtype=float32),), {}))
     """
 
-    def __init__(self, name: str, program: Program, function: Function, arguments: CallArguments) -> None:
-        super().__init__(name, program, function)
+    def __init__(
+        self,
+        name: str,
+        program: Program,
+        function: Function,
+        arguments: CallArguments,
+        outer: Sequence[Reference] | None = None,
+    ) -> None:
+        super().__init__(name, program, function, outer)
         self._arguments = pytrees.map_tree(_without_values, arguments)
         self._surroundings = surroundings()
 
@@ -167,7 +219,7 @@ class Traced(_Stage):
         >>> tx.jit(lambda x: 2 * x).trace(1.0).lower()
         <lowered lambda(f32[]) -> f32[], 4 operations>
         """
-        return Lowered(self.fun_name, self._program, self._function)
+        return Lowered(self.fun_name, self._program, self._function, self._outer)
 
 
 class Lowered(_Stage):
@@ -356,7 +408,7 @@ class Lowered(_Stage):
         check_compiler_options(compiler_options)
         if device_assignment is not None:
             self._check_devices(device_assignment)
-        return Compiled(self.fun_name, self._program, self._function)
+        return Compiled(self.fun_name, self._program, self._function, self._outer)
 
 
 def _check_machine(what: str, machine: Any) -> None:
@@ -385,8 +437,14 @@ class Compiled(_Stage):
     Array(6., dtype=float32, weak_type=True)
     """
 
-    def __init__(self, name: str, program: Program, function: Function | None = None) -> None:
-        super().__init__(name, program, function)
+    def __init__(
+        self,
+        name: str,
+        program: Program,
+        function: Function | None = None,
+        outer: Sequence[Reference] | None = None,
+    ) -> None:
+        super().__init__(name, program, function, outer)
         if program.captured:
             names = ", ".join(str(Shape.of(x)) for x in program.captured)
             raise ArgumentError(
@@ -522,25 +580,37 @@ class Compiled(_Stage):
         _check_machine("profile", machine)
         if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ArgumentError(f"profile: seconds must be a number, but got {seconds!r}.")
-        arrays = self._arguments(args, kwargs)
+        arrays = self._arguments(args, kwargs)[0]
         return profile(
             self.report(), self._executable, lambda made: self._program.through(made).run(arrays), seconds, machine
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._program.run(self._arguments(args, kwargs))
+        arrays, references = self._arguments(args, kwargs)
+        found = self._program.run(arrays)
+        if self._outer is not None:
+            write_all(references, found[1])
+        return self._of_result(found)
 
-    def _has_structure(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Whether arguments have the structure of those that the program was traced for, of which some were
+    def _has_structure(self, arguments: Any) -> bool:
+        """Whether the program's arguments have the structure of those that it was traced for, of which some were
         `ShapeDtypeStruct`s of random keys."""
-        leaves, tree = pytrees.flatten_shown((args, kwargs))
+        leaves, tree = pytrees.flatten_shown(arguments)
         given = pytrees.unflatten(tree, [typeof(x) if isinstance(x, KeyArray) else x for x in leaves])
-        return pytrees.flatten(given)[1] == pytrees.flatten(self.argument_types)[1]
+        return pytrees.flatten(given)[1] == pytrees.flatten(pytrees.unflatten(self._program.structure, self._types))[1]
 
-    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """The arrays of a call, which must be of the shapes that the program was compiled for."""
-        leaves, structure = pytrees.flatten((args, kwargs) if kwargs else args)
-        if structure != self._program.structure and not self._has_structure(args, kwargs):
+    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], list[Reference]]:
+        """The arrays of a call, which must be of the shapes that the program was compiled for, and the references that
+        it uses, whose values come first."""
+        given, named, references = args, kwargs, list[Reference]()
+        if self._outer is not None:
+            check_aliases(self.fun_name, (args, kwargs), lambda: self._names(args, kwargs))
+            (given, named), passed = slotted((args, kwargs))
+            references = [*self._outer, *passed]
+            given = (values_of(references), *given)
+        whole = (given, named) if named else given
+        leaves, structure = pytrees.flatten(whole)
+        if structure != self._program.structure and not self._has_structure(whole):
             raise ArgumentError(
                 f"A program compiled for arguments of the structure {pytrees.structure_text(self._program.structure)} "
                 f"was called with {pytrees.structure_text(structure)}."
@@ -549,11 +619,16 @@ class Compiled(_Stage):
         shapes = [Shape.of(x) for x in arrays]
         wanted = self._program.computation.parameter_shapes
         if shapes != wanted:
-            names = self._function and parameter_names(self._function, args, kwargs)
-            names = names or argument_names(args, kwargs)
-            wrong = [f"{n} is {s}, not {w}" for n, s, w in zip(names, shapes, wanted, strict=False) if s != w]
+            pairs = zip(*(pytrees.leaves(self._of_arguments(x)) for x in (shapes, wanted)), strict=True)
+            names = self._names(args, kwargs)
+            wrong = [f"{n} is {s}, not {w}" for n, (s, w) in zip(names, pairs, strict=False) if s != w]
             raise ArgumentError(
                 f"A program compiled for {wanted} was called with {shapes}: argument {', '.join(wrong)}; lower it for "
                 "these shapes."
             )
-        return self._program.arguments(arrays)
+        return self._program.arguments(arrays), references
+
+    def _names(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+        """How to speak of each leaf among the arguments."""
+        names = self._function and parameter_names(self._function, args, kwargs)
+        return names or argument_names(args, kwargs)

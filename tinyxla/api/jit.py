@@ -202,6 +202,8 @@ class Jitted(Described, Generic[P, R]):
         if config.disable_jit or state.manual is not None:
             return self._function(*args, **kwargs)
         if self._references or has_references((args, kwargs)):
+            if Reference.in_rules and any(isinstance(x, TapeTracer) for x in pytrees.leaves((args, kwargs))):
+                return self._function(*args, **kwargs)  # backward rules read and write references while they run
             return discovered(lambda references: self._with_references(references, args, kwargs), self._references)
         try:
             program, leaves = self._program(args, kwargs)
@@ -236,16 +238,30 @@ class Jitted(Described, Generic[P, R]):
             raise self._nested_too_deeply(error) from None
 
     def _with_references(self, known: list[Reference], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call whose function uses references: those which it closes over, and those among its arguments. It is that
-        of a function of their values, which gives the new ones, too."""
+        """A call whose function uses references: that of the function of their values."""
+        call = self._of_reference_values(known, args, kwargs)
+        result, after = call.function(*call.args, **call.kwargs)
+        write_all([*call.outer, *call.passed], after)
+        return result
+
+    def _trace_with_references(self, known: list[Reference], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
+        """A trace of a function that uses references: that of the function of their values."""
+        call = self._of_reference_values(known, args, kwargs)
+        program, _ = call.function._program(call.args, call.kwargs)
+        free, named, static = self._split(args, kwargs)
+        return Traced(self.__name__, program, self._with_static(len(args), static), (free, named), call.outer)
+
+    def _of_reference_values(
+        self, known: list[Reference], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> _CallOfReferenceValues:
+        """The function of the values of those references which this one closes over, and of those among its arguments,
+        which gives the new ones, too; and its arguments."""
         known[:] = [r for r in known if r.is_alive]
         closed = list(known)
         (given, named), passed = slotted((args, kwargs))
         whole = args, kwargs
         what = f"jit of {self.__name__}"
         check_aliases(what, whole, lambda: parameter_names(self._function, *whole))
-        if Reference.in_rules and any(isinstance(x, TapeTracer) for x in pytrees.leaves(whole)):
-            return self._function(*args, **kwargs)  # backward rules read and write references while they run
         number = len(closed)
 
         def of_values(values: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
@@ -277,10 +293,7 @@ class Jitted(Described, Generic[P, R]):
             made._is_of_values = True
             if all(r.is_lasting for r in closed):
                 self._of_values[key] = made, closed
-        references = [*closed, *passed]
-        result, after = made(values_of(references), *given, **named)
-        write_all(references, after)
-        return result
+        return _CallOfReferenceValues(made, closed, passed, (values_of([*closed, *passed]), *given), named)
 
     def _origin(
         self, reference: Reference, passed: Sequence[tuple[Reference, Reference]], whole: tuple[Any, Any]
@@ -477,11 +490,18 @@ class Jitted(Described, Generic[P, R]):
         <traced lambda(f32[3]) -> f32[3], 5 operations>
         """
         try:
+            if self._references or has_references((args, kwargs)):
+                return discovered(lambda known: self._trace_with_references(known, args, kwargs), self._references)
             free, named, static = self._split(args, kwargs)
             program, function = self._program(args, kwargs)[0], self._with_static(len(args), static)
             return Traced(self.__name__, program, function, (free, named))
         except RecursionError as error:
             raise self._nested_too_deeply(error) from None
+        except OuterReferenceError as error:
+            if self._is_of_values or not error.reference.is_alive:
+                raise
+            self._references.append(error.reference)
+            return self.trace(*args, **kwargs)
 
     @boundary
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
@@ -618,6 +638,16 @@ _max_functions = _MIN_SWEPT_FUNCTIONS
 def _all_functions() -> list[Jitted[..., Any]]:
     """Copied at once: another thread may make a function meanwhile."""
     return [function for reference in tuple(_functions.values()) if (function := reference()) is not None]
+
+
+class _CallOfReferenceValues(NamedTuple):
+    """A call of a function that uses references, as one of the function of their values."""
+
+    function: Any  # a `Jitted`, which is no method here
+    outer: list[Reference]  # that the function closes over
+    passed: list[Reference]  # as arguments
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
 
 
 class PlacingJitted(Jitted[P, R]):

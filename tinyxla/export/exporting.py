@@ -197,6 +197,11 @@ def _program_of(
     checks: tuple[DisabledSafetyCheck, ...],
 ) -> Exported:
     """A program without a derivative, of the last of its arguments, which have that structure."""
+    if stage.uses_references:
+        raise ArgumentError(
+            f"export of {stage.fun_name}: it reads or writes a Ref, which an exported program does not have; give the "
+            "array as an argument and the updated one as a result."
+        )
     in_avals = _flat(stage.argument_types)[0]
     in_avals = in_avals[len(in_avals) - in_tree.num_leaves :]
     out_avals, out_tree = _flat(stage.out_info)

@@ -296,10 +296,11 @@ def closed_over_error(what: str, reference: Reference, tree: Any, names: Callabl
     )
 
 
-def filled(tree: Any, references: Sequence[Reference]) -> Any:
-    """A pytree with references in the place of its slots."""
+def filled(tree: Any, values: Sequence[Any]) -> Any:
+    """A pytree with values, of references these themselves, in the place of its slots."""
+    found = [x.target if isinstance(x, Reference) else x for x in values]
     return pytrees.map_tree(
-        lambda x: references[x.number].target if isinstance(x, Slot) else x, tree, is_leaf=lambda x: isinstance(x, Slot)
+        lambda x: found[x.number] if isinstance(x, Slot) else x, tree, is_leaf=lambda x: isinstance(x, Slot)
     )
 
 

@@ -41,6 +41,27 @@ def argument_of_jit():
     return f(ref, 2.0), ref[...], f(ref, 3.0), ref[...]
 
 @case
+def argument_of_a_stage():
+    ref, other = jax.new_ref(jnp.zeros(3)), jax.new_ref(jnp.ones(3))
+    def f(n, tree, x):
+        tree["r"][...] += x + other[...]
+        other[0] = n * x
+        return tree["r"][...] * x
+    traced = jax.jit(f, static_argnums=0).trace(2, {"r": ref}, x=jnp.float32(2))
+    assert (traced.out_info.shape, traced.out_info.dtype) == ((3,), jnp.float32)
+    assert str(traced.in_avals) == "(({'r': Ref{float32[3]}},), {'x': ShapedArray(float32[])})"
+    compiled = traced.lower().compile()
+    assert ref[...].sum() == 0 and other[0] == 1
+    found = [compiled({"r": ref}, x=jnp.float32(k)) for k in (2, 3)]
+    return found, ref[...], other[...], jax.jit(f, static_argnums=0).eval_shape(2, {"r": ref}, x=1.0).shape
+
+@case
+def donated_beside_a_reference():
+    ref = jax.new_ref(jnp.zeros(3))
+    f = jax.jit(lambda r, x, y: r.set(x + y), donate_argnums=2)
+    return f.lower(ref, jnp.ones(3), jnp.ones(3)).donate_argnums
+
+@case
 def argument_of_shard_map():
     from jax.sharding import PartitionSpec as P
     ref = jax.new_ref(jnp.zeros(4))
@@ -426,6 +447,12 @@ kept = jax.new_ref(jnp.full(2, 3.0))
 scaled = jax.checkpoint(lambda x: x * kept[...].sum())
 print(jax.grad(scaled)(2.0), jax.jit(jax.grad(scaled))(2.0))
 refused(lambda: jax.jvp(lambda r: r[...], (ref,), (1.0,)))
+kept = jax.new_ref(jnp.zeros(2))
+compiled = jax.jit(lambda r, x: r.set(r[...] + x)).lower(kept, 1.0).compile()
+refused(lambda: compiled(jax.new_ref(jnp.zeros(3)), 1.0))
+refused(lambda: compiled(kept, kept))
+refused(lambda: compiled(jnp.zeros(2), 1.0))
+refused(lambda: jax.export.export(jax.jit(lambda r: r[...]))(kept))
 """
 
 
@@ -452,6 +479,10 @@ def test_wrong_uses_of_references_are_errors() -> None:
         "()",
         "6.0 6.0",
         "jvp of <lambda>: the tangent of a Ref must be a Ref, and one for each.",
+        "A program compiled for [f32[2], f32[]] was called with [f32[3], f32[]]: argument r is f32[3], not f32[2]",
+        "<lambda>: a Ref is passed twice, as the arguments r and x",
+        "A program compiled for arguments of the structure",
+        "export of <lambda>: it reads or writes a Ref, which an exported program does not have",
     ]
     lines = found.stdout.splitlines()
     assert len(lines) == len(wanted), lines

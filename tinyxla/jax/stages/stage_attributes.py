@@ -12,7 +12,7 @@ from tinyxla.api.programs import PartitionedProgram
 from tinyxla.errors import ArgumentError
 from tinyxla.hlo import Module
 from tinyxla.jax.jaxprs.array_types import types_over_mesh
-from tinyxla.jax.jaxprs.avals import ShapedArray
+from tinyxla.jax.jaxprs.avals import AbstractRef, ShapedArray
 from tinyxla.jax.jaxprs.jaxpr import ClosedJaxpr
 from tinyxla.jax.jaxprs.staging import make_jaxpr
 from tinyxla.jax.jaxprs.translation import of_computation
@@ -54,7 +54,7 @@ class RuntimeExecutable:
 class ArgInfo:
     """The type of an array among the arguments, and whether it is donated."""
 
-    _aval: ShapedArray
+    _aval: ShapedArray | AbstractRef
     donated: bool
 
     @property
@@ -74,7 +74,9 @@ def args_info(stage: Any) -> Any:
     """`(args, kwargs)` with an `ArgInfo` for each array."""
     leaves, tree = pytrees.flatten_shown(stage.argument_types)
     numbers = stage.donate_argnums
-    infos = [ArgInfo(_aval(x), k in numbers) for k, x in enumerate(leaves)]
+    references = stage.reference_numbers
+    avals = [AbstractRef(_aval(x)) if k in references else _aval(x) for k, x in enumerate(leaves)]
+    infos = [ArgInfo(x, k in numbers) for k, x in enumerate(avals)]
     return pytrees.unflatten(tree, infos)
 
 
@@ -89,7 +91,8 @@ def _avals(tree: Any) -> Any:
 
 def in_avals(stage: Any) -> Any:
     """`(args, kwargs)` with the abstract value of each array."""
-    return _avals(stage.args_info)
+    leaves, structure = pytrees.flatten_shown(stage.args_info)
+    return pytrees.unflatten(structure, [x._aval for x in leaves])
 
 
 def out_avals(stage: Any) -> Any:
