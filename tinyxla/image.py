@@ -21,6 +21,7 @@ from tinyxla.numpy.arguments import (
     shape_of,
     shown,
 )
+from tinyxla.ops.products.precision import PrecisionLike
 from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.shapes.symbolic import has_symbolic
@@ -115,7 +116,11 @@ def _method(method: Any) -> ResizeMethod:
 
 
 def resize(
-    image: ArrayLike, shape: Sequence[int], method: str | ResizeMethod, antialias: bool = True, precision: Any = None
+    image: ArrayLike,
+    shape: Sequence[int],
+    method: str | ResizeMethod,
+    antialias: bool = True,
+    precision: PrecisionLike = None,
 ) -> Array:
     """The array with other sizes: each new element is a weighted mean of those around its place.
 
@@ -126,7 +131,7 @@ def resize(
             "area" is the mean over the place of the new element, whose parts count by their size. "cubic-pytorch" is
             "cubic", but without `antialias` it has the kernel of PyTorch and repeats the elements at the edges.
         antialias: where the array shrinks, widen the kernel by as much, so that all elements take part.
-        precision: accepted for JAX's sake.
+        precision: of the products with the weights, as for `lax.dot_general`.
 
     Returns:
         An array of these sizes; floating point unless the method is "nearest".
@@ -154,7 +159,9 @@ def resize(
         return x
     x = inexact_array(x, "image.resize")
     for d in changed:
-        x = _weighted(x, d, _weights(x.shape[d], sizes[d], sizes[d] / x.shape[d], 0.0, how, antialias, x.dtype))
+        x = _weighted(
+            x, d, _weights(x.shape[d], sizes[d], sizes[d] / x.shape[d], 0.0, how, antialias, x.dtype), precision
+        )
     return x
 
 
@@ -173,7 +180,7 @@ def scale_and_translate(
     translation: ArrayLike,
     method: str | ResizeMethod,
     antialias: bool = True,
-    precision: Any = None,
+    precision: PrecisionLike = None,
 ) -> Array:
     """The array scaled, then moved, along some dimensions, in a frame of the given sizes; zero outside.
 
@@ -207,7 +214,9 @@ def scale_and_translate(
     factors, distances = inexact_array(scale, what), inexact_array(translation, what)
     for k, dimension in enumerate(several_of(what, "spatial_dims", spatial_dims)):
         d = canonical_axis(dimension, x.ndim, what)
-        x = _weighted(x, d, _weights(x.shape[d], sizes[d], factors[k], distances[k], how, antialias, x.dtype))
+        x = _weighted(
+            x, d, _weights(x.shape[d], sizes[d], factors[k], distances[k], how, antialias, x.dtype), precision
+        )
     return x
 
 
@@ -247,8 +256,8 @@ def _edge_weights(size: int, places: Array) -> Array:
     return sum((tnp.where(c, kernel(tnp.abs(places - t)), 0) for c, t in zip(chosen, taps, strict=True)), 0 * places)
 
 
-def _weighted(x: Array, d: int, weights: Array) -> Array:
-    return tnp.moveaxis(tnp.tensordot(x, weights, ((d,), (0,))), -1, d)
+def _weighted(x: Array, d: int, weights: Array, precision: PrecisionLike) -> Array:
+    return tnp.moveaxis(tnp.tensordot(x, weights, ((d,), (0,)), precision=precision), -1, d)
 
 
 __all__ = ["ResizeMethod", "resize", "scale_and_translate"]

@@ -428,7 +428,7 @@ THREE = WindowDimension(3)
             "the same letters for spatial dimensions in each, but got 'NCH'",
         ),
         (lambda: lax.conv_general_dilated(F, K, (1,), "SAME", dimension_numbers=3), ArgumentError, "three strings or"),
-        (lambda: lax.conv(F, K, (1,), "SAME", precision="exact"), ArgumentError, "precision must be None, default"),
+        (lambda: lax.conv(F, K, (1,), "SAME", precision="exact"), ArgumentError, "precision must be None, fastest"),
     ],
 )
 def test_errors(call: Callable[[], Any], error: type[TinyxlaError], message: str) -> None:

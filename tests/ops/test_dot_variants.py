@@ -13,7 +13,7 @@ import pytest
 
 import tinyxla
 from tests.support import jax_oracle, op_checks, xla_oracle
-from tinyxla import lax, numpy as tnp
+from tinyxla import image, lax, numpy as tnp, scipy
 from tinyxla.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError, TinyxlaError
 from tinyxla.hlo import Module
 from tinyxla.ops import Sample, elementwise
@@ -285,13 +285,56 @@ def _scaled(x_scale: Any, x: Any = X) -> Any:
     return lax.scaled_dot(x, X.T, lhs_scale=x_scale)
 
 
+_EXACT: Any = {"precision": "exact"}
+_WITH_PRECISION: list[Callable[[], Any]] = [
+    lambda: tnp.dot(2.0, 3.0, **_EXACT),
+    lambda: tnp.matmul(X, X.T, **_EXACT),
+    lambda: tnp.vdot(X, X, **_EXACT),
+    lambda: tnp.vecdot(X, X, **_EXACT),
+    lambda: tnp.inner(X, X, **_EXACT),
+    lambda: tnp.tensordot(X, X.T, 1, **_EXACT),
+    lambda: tnp.einsum("ij,kj", X, X, **_EXACT),
+    lambda: tnp.convolve(X[0], X[0], **_EXACT),
+    lambda: tnp.correlate(X[0], X[0], **_EXACT),
+    lambda: tnp.linalg.matmul(X, X.T, **_EXACT),
+    lambda: tnp.linalg.vecdot(X, X, **_EXACT),
+    lambda: tnp.linalg.tensordot(X, X.T, axes=1, **_EXACT),
+    lambda: tnp.linalg.multi_dot([X, X.T], **_EXACT),
+    lambda: scipy.signal.convolve(X, X, **_EXACT),
+    lambda: scipy.signal.convolve(X, X, method="fft", **_EXACT),
+    lambda: scipy.signal.convolve2d(X, X, **_EXACT),
+    lambda: scipy.signal.correlate(X, X, **_EXACT),
+    lambda: scipy.signal.correlate2d(X, X, mode="same", **_EXACT),
+    lambda: image.resize(X, (2, 2), "linear", **_EXACT),
+]
+
+
+@pytest.mark.parametrize(
+    "product",
+    [
+        lambda x: tnp.dot(x, x.T, precision="highest"),
+        lambda x: tnp.matmul(x[None], x.T, precision=lax.Precision.HIGHEST),
+        lambda x: tnp.vecdot(x, x, precision=("highest", "highest")),
+        lambda x: tnp.einsum("ij,kj", x, x, precision="float32"),
+        lambda x: tnp.linalg.multi_dot([x, x.T, x], precision="highest"),
+        lambda x: tnp.convolve(x[0], x[1], precision="highest"),
+        lambda x: scipy.signal.correlate2d(x, x, precision="highest"),
+        lambda x: image.resize(x, (2, 2), "linear", precision="highest"),
+    ],
+)
+def test_precision_is_an_attribute_of_the_recorded_product(product: Callable[[Any], Any]) -> None:
+    text = tinyxla.jit(product).lower(X).as_text()
+    assert "operand_precision={highest,highest}" in text
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
         (lambda: lax.dot(X, X.T, preferred_element_type=np.int32), DTypeError, "products of f32 cannot be summed in"),
         (lambda: lax.dot(G, G, preferred_element_type=np.int16), DTypeError, "for integers not narrower"),
-        (lambda: lax.dot(X, X.T, precision=("high",)), AttributeValueError, "default, high or highest for each"),
-        (lambda: lax.dot(X, X.T, precision=3), ArgumentError, "precision must be None, default"),
+        (lambda: lax.dot(X, X.T, precision=("high",)), ArgumentError, "a pair of these"),
+        (lambda: lax.dot(X, X.T, precision=3), ArgumentError, "precision must be None, fastest, .*, default, high"),
+        *((call, ArgumentError, "precision must be None, .* but got 'exact'") for call in _WITH_PRECISION),
         (lambda: _ragged(lhs_ragged_dims=(0, 1)), AttributeValueError, r"must be one dimension, but got \(0, 1\)"),
         (lambda: _ragged(lhs_ragged_dims=(2,)), ShapeError, "lhs_ragged_dims"),
         (lambda: _ragged(rhs_group_dims=()), AttributeValueError, r"must name 1 of the free dimensions \(0, 2\)"),

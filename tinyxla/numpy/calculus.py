@@ -36,6 +36,7 @@ from tinyxla.numpy.joining import concatenate
 from tinyxla.numpy.manipulation import atleast_2d, expand_dims, flip, ravel
 from tinyxla.numpy.operations import convolution, movement, ops
 from tinyxla.numpy.reductions import cumsum, mean, sum
+from tinyxla.ops.products.precision import PrecisionLike, operand_precision
 from tinyxla.shapes import Shape, element_type
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.shapes.symbolic import max_dim
@@ -392,17 +393,22 @@ def _unwrap(x: Array, discont: ArrayLike | None, axis: int, period: ArrayLike, h
 
 @replayed
 def convolve(
-    a: ArrayLike, v: ArrayLike, mode: str = "full", *, precision: Any = None, preferred_element_type: Any = None
+    a: ArrayLike,
+    v: ArrayLike,
+    mode: str = "full",
+    *,
+    precision: PrecisionLike = None,
+    preferred_element_type: Any = None,
 ) -> Array:
     """The discrete convolution of two vectors.
 
     `mode` is `full`, `same` (as long as the longer one) or `valid` (where they overlap completely). Products are summed
-    in the `preferred_element_type`, which the result has; `precision` has no effect.
+    in the `preferred_element_type`, which the result has.
 
     Args:
         a, v: vectors.
         mode: "full", "same" or "valid".
-        precision: accepted for compatibility: products are computed in full precision.
+        precision: as for `lax.conv_general_dilated`; products are always computed in full precision.
         preferred_element_type: the type to sum in, and of the result.
 
     Returns:
@@ -419,7 +425,7 @@ def convolve(
     """
     (x, y), (_, weak) = promoted("convolve", array_of(a, "convolve"), array_of(v, "convolve"), to_inexact=True)
     return _of_preferred(
-        _correlated("convolve", x, flip(y), mode, preferred_element_type), weak, preferred_element_type
+        _correlated("convolve", x, flip(y), mode, precision, preferred_element_type), weak, preferred_element_type
     )
 
 
@@ -429,14 +435,19 @@ def _of_preferred(found: Any, weak: bool, preferred: Any) -> Any:
 
 @replayed
 def correlate(
-    a: ArrayLike, v: ArrayLike, mode: str = "valid", *, precision: Any = None, preferred_element_type: Any = None
+    a: ArrayLike,
+    v: ArrayLike,
+    mode: str = "valid",
+    *,
+    precision: PrecisionLike = None,
+    preferred_element_type: Any = None,
 ) -> Array:
     """The cross-correlation of two vectors, the second conjugated; options as for `convolve`.
 
     Args:
         a, v: vectors.
         mode: "full", "same" or "valid".
-        precision: accepted for compatibility: products are computed in full precision.
+        precision: as for `lax.conv_general_dilated`; products are always computed in full precision.
         preferred_element_type: the type to sum in, and of the result.
 
     Returns:
@@ -454,25 +465,25 @@ def correlate(
     (x, y), (_, weak) = promoted("correlate", array_of(a, "correlate"), array_of(v, "correlate"), to_inexact=True)
     y = arith.conjugate(y)
     if x.ndim == y.ndim == 1 and x.shape[0] < y.shape[0]:  # the longer one is slid over, and the result reversed
-        found = flip(_correlated("correlate", y, x, mode, preferred_element_type))
+        found = flip(_correlated("correlate", y, x, mode, precision, preferred_element_type))
     else:
-        found = _correlated("correlate", x, y, mode, preferred_element_type)
+        found = _correlated("correlate", x, y, mode, precision, preferred_element_type)
     return _of_preferred(found, weak, preferred_element_type)
 
 
-def _correlated(what: str, x: Any, y: Any, mode: str, preferred: Any = None) -> Any:
+def _correlated(what: str, x: Any, y: Any, mode: str, precision: PrecisionLike, preferred: Any) -> Any:
     if x.ndim != 1 or y.ndim != 1 or not x.shape[0] or not y.shape[0]:
         raise ShapeError(f"{what}: takes vectors that are not empty, but got shapes {x.shape} and {y.shape}.")
     if x.shape[0] < y.shape[0]:
         x, y = flip(y), flip(x)
     wanted = preferred_type(preferred)
     if wanted is None:
-        return slid(what, x, y, mode)
+        return slid(what, x, y, mode, precision)
     wide = join_types((wanted.dtype, False), (x.dtype, False))[0]
-    return cast(slid(what, cast(x, wide), cast(y, wide), mode), wanted.dtype, False)
+    return cast(slid(what, cast(x, wide), cast(y, wide), mode, precision), wanted.dtype, False)
 
 
-def slid(what: str, x: Any, y: Any, mode: str) -> Any:
+def slid(what: str, x: Any, y: Any, mode: str, precision: PrecisionLike = None) -> Any:
     """Sums of the products of x and a y that slides over it along every dimension; of the shifts, those of a `mode` of
     `scipy.signal`: all ("full"), as many as x has elements ("same"), or those where y is inside x ("valid")."""
     choice_of(what, "mode", mode, ("full", "same", "valid"))
@@ -487,5 +498,6 @@ def slid(what: str, x: Any, y: Any, mode: str) -> Any:
         movement.reshape_to(y, (1, 1, *y.shape)),
         window=tuple(window),
         dim_labels=labels,
+        operand_precision=operand_precision(what, precision),
     )
     return movement.reshape_to(found, found.shape[2:])

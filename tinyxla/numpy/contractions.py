@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from tinyxla.numpy.joining import concatenate
 from tinyxla.numpy.manipulation import expand_dims, moveaxis, ravel, squeeze
 from tinyxla.numpy.operations import contraction, movement, reduction
 from tinyxla.numpy.reductions import sum as total
+from tinyxla.ops.products.precision import PrecisionLike, operand_precision
 from tinyxla.partitioning.placement import placed_result
 from tinyxla.runtime.allocation import allocated
 from tinyxla.shapes import element_type
@@ -45,7 +47,12 @@ Ints = tuple[int, ...]
 
 
 def _dot(
-    x: Any, y: Any, contract: tuple[Ints, Ints], batch: tuple[Ints, Ints] = ((), ()), preferred: Any = None
+    x: Any,
+    y: Any,
+    contract: tuple[Ints, Ints],
+    batch: tuple[Ints, Ints] = ((), ()),
+    preferred: Any = None,
+    precision: tuple[str, ...] = (),
 ) -> Any:
     kind = preferred_type(preferred)
     return contraction.dot(
@@ -55,6 +62,7 @@ def _dot(
         lhs_batch_dims=batch[0],
         rhs_batch_dims=batch[1],
         preferred_element_type=kind,
+        operand_precision=precision,
     )
 
 
@@ -84,7 +92,7 @@ def dot(
     a: ArrayLike,
     b: ArrayLike,
     *,
-    precision: Any = None,
+    precision: PrecisionLike = None,
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Array:
@@ -94,7 +102,7 @@ def dot(
 
     Args:
         a, b: arrays.
-        precision: accepted for compatibility: products are computed in full precision.
+        precision: as for `lax.dot_general`; products are always computed in full precision.
         preferred_element_type: the type to sum in, and of the result.
         out_sharding: the sharding of the result, with explicit mesh axes.
 
@@ -117,11 +125,12 @@ def dot(
             out_sharding,
         )
     x, y, weak = _pair("dot", a, b)
+    words = operand_precision("dot", precision)
     if x.ndim == 0 or y.ndim == 0:
         return arith.multiply(x, y).with_weak_type(weak)
     j = y.ndim - (2 if y.ndim > 1 else 1)
     _fit("dot", x, x.ndim - 1, y, j)
-    return _dot(x, y, ((x.ndim - 1,), (j,)), preferred=preferred_element_type).with_weak_type(weak)
+    return _dot(x, y, ((x.ndim - 1,), (j,)), preferred=preferred_element_type, precision=words).with_weak_type(weak)
 
 
 @boundary
@@ -129,7 +138,7 @@ def matmul(
     a: ArrayLike,
     b: ArrayLike,
     *,
-    precision: Any = None,
+    precision: PrecisionLike = None,
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Array:
@@ -137,7 +146,7 @@ def matmul(
 
     Args:
         a, b: arrays.
-        precision: accepted for compatibility: products are computed in full precision.
+        precision: as for `lax.dot_general`; products are always computed in full precision.
         preferred_element_type: the type to sum in, and of the result.
         out_sharding: the sharding of the result, with explicit mesh axes.
 
@@ -160,6 +169,7 @@ def matmul(
             out_sharding,
         )
     x, y, weak = _pair("matmul", a, b)
+    words = operand_precision("matmul", precision)
     for v in (x, y):
         if v.ndim == 0:
             raise ShapeError("matmul: takes vectors and matrices, but got an array without dimensions; use multiply.")
@@ -170,25 +180,27 @@ def matmul(
         with np.errstate(all="ignore"):
             return ConcreteArray(allocated("matmul", lambda: np.matmul(value_of(x), value_of(y))), weak)
     if not right:
-        return _dot(x, y, ((x.ndim - 1,), (j,)), preferred=preferred_element_type).with_weak_type(weak)
+        return _dot(x, y, ((x.ndim - 1,), (j,)), preferred=preferred_element_type, precision=words).with_weak_type(weak)
     if not left:
-        found = _dot(x, y, ((x.ndim - 1,), (j,)), preferred=preferred_element_type)  # (row of x), batch, column of y
+        found = _dot(
+            x, y, ((x.ndim - 1,), (j,)), preferred=preferred_element_type, precision=words
+        )  # (row of x), batch, column of y
         return (moveaxis(found, 0, -2) if x.ndim == 2 else found).with_weak_type(weak)
     batch = broadcast_shapes(f"matmul of {x.shape} and {y.shape}, before the last two axes", left, right)
     x = broadcast_to_shape("matmul", x, (*batch, *x.shape[-2:]))
     y = broadcast_to_shape("matmul", y, (*batch, *y.shape[-2:]))
     shared = tuple(range(len(batch)))
     contract = ((x.ndim - 1,), (y.ndim - 2,))
-    return _dot(x, y, contract, (shared, shared), preferred_element_type).with_weak_type(weak)
+    return _dot(x, y, contract, (shared, shared), preferred_element_type, words).with_weak_type(weak)
 
 
 @replayed
-def vdot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
+def vdot(a: ArrayLike, b: ArrayLike, *, precision: PrecisionLike = None, preferred_element_type: Any = None) -> Array:
     """The dot product of the flattened arrays, the first conjugated.
 
     Args:
         a, b: arrays.
-        precision: accepted for compatibility: products are computed in full precision.
+        precision: as for `lax.dot_general`; products are always computed in full precision.
         preferred_element_type: the type to sum in, and of the result.
 
     Returns:
@@ -202,7 +214,7 @@ def vdot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element
         >>> jnp.vdot(jnp.array([1, 2]), jnp.array([3, 4]))
         Array(11, dtype=int32)
     """
-    return dot(ravel(arith.conjugate(a)), ravel(b), preferred_element_type=preferred_element_type)
+    return dot(ravel(arith.conjugate(a)), ravel(b), precision=precision, preferred_element_type=preferred_element_type)
 
 
 @replayed
@@ -212,16 +224,16 @@ def vecdot(
     /,
     *,
     axis: int = -1,
-    precision: Any = None,
+    precision: PrecisionLike = None,
     preferred_element_type: Any = None,
 ) -> Array:
     """The dot products along an axis, the first conjugated. Products are summed in the `preferred_element_type`, which
-    the result has; `precision` has no effect.
+    the result has.
 
     Args:
         x1, x2: arrays.
         axis: the axis of vectors.
-        precision: accepted for compatibility: products are computed in full precision.
+        precision: as for `lax.dot_general`; products are always computed in full precision.
         preferred_element_type: the type to sum in, and of the result.
 
     Returns:
@@ -236,13 +248,14 @@ def vecdot(
         Array([3, 7], dtype=int32)
     """
     x, y, weak = _pair("vecdot", x1, x2)
+    words = operand_precision("vecdot", precision)
     x, y = moveaxis(x, axis, -1), moveaxis(y, axis, -1)
     _fit("vecdot", x, x.ndim - 1, y, y.ndim - 1)
     shape = broadcast_shapes("vecdot", x.shape, y.shape)
     x, y = broadcast_to_shape("vecdot", arith.conjugate(x), shape), broadcast_to_shape("vecdot", y, shape)
     batch = tuple(range(len(shape) - 1))
     last = (len(shape) - 1,)
-    return _dot(x, y, (last, last), (batch, batch), preferred_element_type).with_weak_type(weak)
+    return _dot(x, y, (last, last), (batch, batch), preferred_element_type, words).with_weak_type(weak)
 
 
 @replayed
@@ -296,12 +309,12 @@ def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 @replayed
-def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
+def inner(a: ArrayLike, b: ArrayLike, *, precision: PrecisionLike = None, preferred_element_type: Any = None) -> Array:
     """The sum over the last axes of both.
 
     Args:
         a, b: arrays.
-        precision: accepted for compatibility: products are computed in full precision.
+        precision: as for `lax.dot_general`; products are always computed in full precision.
         preferred_element_type: the type to sum in, and of the result.
 
     Returns:
@@ -316,10 +329,13 @@ def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_elemen
         Array(11, dtype=int32)
     """
     x, y, weak = _pair("inner", a, b)
+    words = operand_precision("inner", precision)
     if x.ndim == 0 or y.ndim == 0:
         return arith.multiply(x, y).with_weak_type(weak)
     _fit("inner", x, x.ndim - 1, y, y.ndim - 1)
-    return _dot(x, y, ((x.ndim - 1,), (y.ndim - 1,)), preferred=preferred_element_type).with_weak_type(weak)
+    return _dot(x, y, ((x.ndim - 1,), (y.ndim - 1,)), preferred=preferred_element_type, precision=words).with_weak_type(
+        weak
+    )
 
 
 @replayed
@@ -353,7 +369,7 @@ def tensordot(
     b: ArrayLike,
     axes: Any = 2,
     *,
-    precision: Any = None,
+    precision: PrecisionLike = None,
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Array:
@@ -362,7 +378,7 @@ def tensordot(
     Args:
         a, b: arrays.
         axes: a number of axes, or a list of axes of a and one of axes of b.
-        precision: accepted for compatibility: products are computed in full precision.
+        precision: as for `lax.dot_general`; products are always computed in full precision.
         preferred_element_type: the type to sum in, and of the result.
         out_sharding: the sharding of the result, with explicit mesh axes.
 
@@ -379,6 +395,7 @@ def tensordot(
                [3., 3.]], dtype=float32)
     """
     x, y, weak = _pair("tensordot", a, b)
+    words = operand_precision("tensordot", precision)
     if is_several(axes):
         first, second = several_of("tensordot", "axes", axes, 2)
         left, right = (tuple(d) if is_several(d) else (d,) for d in (first, second))
@@ -395,7 +412,7 @@ def tensordot(
         _fit("tensordot", x, i, y, j)
 
     def product() -> Any:
-        return _dot(x, y, (left, right), preferred=preferred_element_type).with_weak_type(weak)
+        return _dot(x, y, (left, right), preferred=preferred_element_type, precision=words).with_weak_type(weak)
 
     if out_sharding is None:
         return product()
@@ -495,7 +512,7 @@ def einsum(
     *operands: Any,
     out: None = None,
     optimize: Any = "optimal",
-    precision: Any = None,
+    precision: PrecisionLike = None,
     preferred_element_type: Any = None,
     _dot_general: Callable[..., Any] | None = None,
     out_sharding: Any = None,
@@ -511,7 +528,7 @@ def einsum(
         *operands: arrays.
         out: must be None.
         optimize: the order of products, as in `numpy.einsum_path`.
-        precision: accepted for compatibility: products are computed in full precision.
+        precision: as for `lax.dot_general`; products are always computed in full precision.
         preferred_element_type: the type to sum in, and of the result.
         _dot_general: a function that multiplies two operands, as `lax.dot_general`.
         out_sharding: the sharding of the result, with explicit mesh axes.
@@ -558,9 +575,8 @@ def einsum(
         named.append(_stretched(labels, x, sizes))
     wanted = dtype if preferred_element_type is None else python_dtype(preferred_element_type)
     sums = wanted if _holds(wanted, dtype) else dtype
-    product = _dot
-    if _dot_general is not None:
-        product = _by(_dot_general, precision, sums)
+    words = operand_precision("einsum", precision)
+    product = partial(_dot, precision=words) if _dot_general is None else _by(_dot_general, precision, sums)
     result = _contract(named, output, sizes, optimize, sums, product)
     return cast(result, wanted).with_weak_type(weak)
 

@@ -57,6 +57,7 @@ from tinyxla.numpy.matrix_factorizations import (
 )
 from tinyxla.numpy.operations import factorizations, linear_algebra, ops, systems
 from tinyxla.numpy.reductions import any, max, min, prod, root_at_edges, sum
+from tinyxla.ops.products.precision import PrecisionLike
 from tinyxla.shapes import Shape
 from tinyxla.shapes.shape import canonical_axis
 from tinyxla.shapes.symbolic import is_symbolic
@@ -257,12 +258,12 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
 
 
 @replayed
-def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
+def multi_dot(arrays: Sequence[ArrayLike], *, precision: PrecisionLike = None) -> Array:
     """The product of several matrices, or batches of them (the first and last may be vectors), in the cheapest order.
 
     Args:
         arrays: arrays whose sizes fit one after the other.
-        precision: accepted for compatibility: products are computed in full precision.
+        precision: as for `lax.dot_general`; products are always computed in full precision.
 
     Returns:
         An array.
@@ -291,16 +292,18 @@ def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
         at += core - 1
     output = (terms[0][-2] if operands[0].ndim > 1 else "") + (terms[-1][-1] if operands[-1].ndim > 1 else "")
     batch = "..." if builtins.any(x.ndim > 2 for x in operands) else ""
-    return contractions.einsum(f"{','.join(terms)}->{batch}{output}", *operands)
+    return contractions.einsum(f"{','.join(terms)}->{batch}{output}", *operands, precision=precision)
 
 
 @boundary
-def matmul(x1: ArrayLike, x2: ArrayLike, /, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
+def matmul(
+    x1: ArrayLike, x2: ArrayLike, /, *, precision: PrecisionLike = None, preferred_element_type: Any = None
+) -> Array:
     """The matrix product; see `tinyxla.numpy.matmul`.
 
     Args:
         x1, x2: arrays.
-        precision: accepted for compatibility: products are computed in full precision.
+        precision: as for `lax.dot_general`; products are always computed in full precision.
         preferred_element_type: the type to sum in, and of the result.
 
     Returns:
@@ -396,7 +399,7 @@ def vecdot(
     /,
     *,
     axis: int = -1,
-    precision: Any = None,
+    precision: PrecisionLike = None,
     preferred_element_type: Any = None,
 ) -> Array:
     """The dot products along an axis, the first conjugated; they are summed in `preferred_element_type`, if given.
@@ -404,7 +407,7 @@ def vecdot(
     Args:
         x1, x2: arrays.
         axis: the axis of vectors.
-        precision: accepted for compatibility: products are computed in full precision.
+        precision: as for `lax.dot_general`; products are always computed in full precision.
         preferred_element_type: the type to sum in, and of the result.
 
     Returns:
@@ -419,10 +422,10 @@ def vecdot(
         Array([3., 7.], dtype=float32)
     """
     if preferred_element_type is None:
-        return contractions.vecdot(x1, x2, axis=axis)
+        return contractions.vecdot(x1, x2, axis=axis, precision=precision)
     x, y = (moveaxis(array_of(v, "linalg.vecdot"), axis, -1) for v in (x1, x2))
     left, right = expand_dims(arith.conjugate(x), -2), expand_dims(y, -1)
-    found = contractions.matmul(left, right, preferred_element_type=preferred_element_type)
+    found = contractions.matmul(left, right, precision=precision, preferred_element_type=preferred_element_type)
     return squeeze(found, (-2, -1))
 
 
@@ -433,7 +436,7 @@ def tensordot(
     /,
     *,
     axes: Any = 2,
-    precision: Any = None,
+    precision: PrecisionLike = None,
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Array:
@@ -442,7 +445,7 @@ def tensordot(
     Args:
         x1, x2: arrays.
         axes: a number of axes, or a list of axes of x1 and one of axes of x2.
-        precision: accepted for compatibility: products are computed in full precision.
+        precision: as for `lax.dot_general`; products are always computed in full precision.
         preferred_element_type: the type to sum in, and of the result.
         out_sharding: the sharding of the result, with explicit mesh axes.
 
@@ -457,7 +460,7 @@ def tensordot(
         >>> jnp.linalg.tensordot(jnp.ones((2, 3, 4)), jnp.ones((3, 4, 5)), axes=2).shape
         (2, 5)
     """
-    kinds = {"precision": precision, "preferred_element_type": preferred_element_type}
+    kinds: Any = {"precision": precision, "preferred_element_type": preferred_element_type}
     return contractions.tensordot(x1, x2, axes, **kinds, out_sharding=out_sharding)
 
 

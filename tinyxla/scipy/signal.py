@@ -26,6 +26,7 @@ from tinyxla.numpy.arguments import (
     with_flags,
 )
 from tinyxla.numpy.calculus import slid
+from tinyxla.ops.products.precision import PrecisionLike, operand_precision
 from tinyxla.shapes import Shape
 from tinyxla.tracing.array import Array
 from tinyxla.tracing.promotion import join_types
@@ -50,7 +51,9 @@ def _zero_padded(what: str, boundary: str, fillvalue: Any) -> None:
         )
 
 
-def convolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "auto", precision: Any = None) -> Array:
+def convolve(
+    in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "auto", precision: PrecisionLike = None
+) -> Array:
     """The convolution of two arrays of any one rank.
 
     Args:
@@ -58,7 +61,7 @@ def convolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "
         mode: "full" (all sums), "same" (as many as the first array has elements, from the middle), or "valid" (those
             in which the arrays overlap completely).
         method: "direct", "fft", or "auto": by the sum's length.
-        precision: accepted for compatibility; sums always have the precision of the elements' type.
+        precision: as for `lax.conv_general_dilated`; sums always have the precision of the elements' type.
 
     Returns:
         An array of the rank of the inputs.
@@ -74,8 +77,9 @@ def convolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "
     x, y = _pair("scipy.signal.convolve", in1, in2)
     choice_of("scipy.signal.convolve", "method", method, ("auto", "direct", "fft"))
     if method == "fft" or (method == "auto" and min(x.size, y.size) >= 1 << 10):
+        operand_precision("scipy.signal.convolve", precision)
         return fftconvolve(x, y, mode)
-    return _convolved("scipy.signal.convolve", x, y, mode)
+    return _convolved("scipy.signal.convolve", x, y, mode, precision)
 
 
 def _larger_first(what: str, mode: str, x: Array, y: Array, axes: Sequence[int]) -> tuple[Array, Array]:
@@ -90,10 +94,10 @@ def _larger_first(what: str, mode: str, x: Array, y: Array, axes: Sequence[int])
     )
 
 
-def _convolved(what: str, x: Array, y: Array, mode: str) -> Array:
+def _convolved(what: str, x: Array, y: Array, mode: str, precision: PrecisionLike) -> Array:
     choice_of(what, "mode", mode, _MODES)
     x, y = _larger_first(what, mode, x, y, range(x.ndim))
-    return slid(what, x, tnp.flip(y), mode)
+    return slid(what, x, tnp.flip(y), mode, precision)
 
 
 def convolve2d(
@@ -102,7 +106,7 @@ def convolve2d(
     mode: str = "full",
     boundary: str = "fill",
     fillvalue: float = 0,
-    precision: Any = None,
+    precision: PrecisionLike = None,
 ) -> Array:
     """The convolution of two matrices; modes and precision as for `convolve`.
 
@@ -125,10 +129,12 @@ def convolve2d(
     """
     what = "scipy.signal.convolve2d"
     _zero_padded(what, boundary, fillvalue)
-    return _convolved(what, *_pair(what, in1, in2, 2), mode)
+    return _convolved(what, *_pair(what, in1, in2, 2), mode, precision)
 
 
-def correlate(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "auto", precision: Any = None) -> Array:
+def correlate(
+    in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "auto", precision: PrecisionLike = None
+) -> Array:
     """The cross-correlation of two arrays of any one rank, the second conjugated; arguments as for `convolve`.
 
     Args:
@@ -147,7 +153,7 @@ def correlate(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = 
     Array([1., 2., 0.], dtype=float32)
     """
     x, y = _pair("scipy.signal.correlate", in1, in2)
-    return convolve(x, tnp.flip(tnp.conj(y)), mode, method)
+    return convolve(x, tnp.flip(tnp.conj(y)), mode, method, precision)
 
 
 def correlate2d(
@@ -156,7 +162,7 @@ def correlate2d(
     mode: str = "full",
     boundary: str = "fill",
     fillvalue: float = 0,
-    precision: Any = None,
+    precision: PrecisionLike = None,
 ) -> Array:
     """The cross-correlation of two matrices, the second conjugated; modes and precision as for `convolve`.
 
@@ -182,8 +188,8 @@ def correlate2d(
     x, y = _pair(what, in1, in2, 2)
     choice_of(what, "mode", mode, _MODES)
     if mode == "same":  # the middle is rounded to the other side than that of a convolution
-        return tnp.flip(slid(what, tnp.flip(x), tnp.flip(tnp.conj(y)), mode))
-    return _convolved(what, x, tnp.flip(tnp.conj(y)), mode)
+        return tnp.flip(slid(what, tnp.flip(x), tnp.flip(tnp.conj(y)), mode, precision))
+    return _convolved(what, x, tnp.flip(tnp.conj(y)), mode, precision)
 
 
 def fftconvolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", axes: Any = None) -> Array:
