@@ -1400,6 +1400,41 @@ def test_calls_that_numpy_takes_at_the_edges_of_their_arguments() -> None:
         jnp.corrcoef(X, dtype=int)
 
 
+@pytest.mark.parametrize("dtype", [None, "float16", "bfloat16", "int8", "int32", "complex64"])
+def test_arange_computes_in_the_element_type(dtype: Any) -> None:
+    """As JAX: the first number and the step are rounded to it, or to 32 bits where it is narrower."""
+    ranges = [
+        (-20.8, 13.1, 1.99),
+        (0.5, 7),
+        (np.float32(7.51), 13, 0.29),
+        (np.float32(0), np.float32(0.3), 0.1),
+        (3, 90),
+    ]
+    for given in ranges:
+        wanted = np.asarray(jax.numpy.arange(*given, dtype=dtype))
+        for found in (jnp.arange(*given, dtype=dtype), tx.jit(lambda given=given: jnp.arange(*given, dtype=dtype))()):
+            assert found.dtype == wanted.dtype, given
+            np.testing.assert_array_equal(np.asarray(found), wanted, str(given))
+
+
+def test_linspace_from_zero_has_multiples_of_the_step() -> None:
+    """As compiled by XLA: 3 / 5 is rounded, but 25 / 5 is not."""
+    for stop, num in [(25, 6), (7.4, 5), (3.3, 50), (-0.7, 12)]:
+        wanted = np.asarray(jax.numpy.linspace(0, stop, num))
+        np.testing.assert_array_equal(np.asarray(jnp.linspace(0, stop, num)), wanted)
+        np.testing.assert_array_equal(np.asarray(tx.jit(lambda x, n=num: jnp.linspace(0, x, n))(stop)), wanted)
+    assert jnp.linspace(1.0, np.inf, 1).tolist() == [1.0]
+
+
+def test_numbers_between_ends_are_computed_in_the_type_of_the_result() -> None:
+    points, step = jnp.linspace(5.69, -0.0016, 5, retstep=True, dtype="float16")
+    wanted = jax.numpy.linspace(5.69, -0.0016, 5, retstep=True, dtype="float16")
+    assert points.dtype == step.dtype == np.float16
+    assert float(step) == float(wanted[1])
+    assert jnp.logspace(0, 2, 3, dtype="float16").dtype == np.float16
+    assert jnp.geomspace(1, 1000, 4).tolist() == [1.0, 10.0, 100.0, 1000.0]
+
+
 def test_masked_arrays_are_refused_where_their_mask_would_be_lost() -> None:
     masked = np.ma.array([1.0, 2.0], mask=[False, True])
     assert jnp.array(masked).tolist() == [1, 2]  # as by np.array

@@ -25,6 +25,7 @@ from tinyxla.numpy.arguments import (
     converted,
     counted,
     function_of,
+    inexact,
     integer_of,
     operand,
     promoted,
@@ -35,7 +36,7 @@ from tinyxla.numpy.arguments import (
     with_device,
 )
 from tinyxla.numpy.elementwise import arithmetic as arith
-from tinyxla.numpy.elementwise.transcendental import exp, log
+from tinyxla.numpy.elementwise.transcendental import log10
 from tinyxla.numpy.operations import movement, ops
 from tinyxla.partitioning.array import layout_of
 from tinyxla.partitioning.placement import placed
@@ -660,14 +661,14 @@ def _iota(length: int, dtype: np.dtype[Any]) -> Any:
 
 
 def _static(what: str, name: str, value: Any) -> Any:
-    """A Python number of an argument that determines a shape."""
+    """The number of an argument that determines a shape: one of Python's, or of the floating point type that it has."""
     if type(value) in (int, float, NoneType) or is_symbolic(value):
         return value
     if getattr(value, "ndim", 0):
         raise ArgumentError(f"{what}: each argument is one number, but got an array of shape {value.shape}.")
     if isinstance(value, Array):
-        return value.primal(f"{what}, whose shape depends on its argument {name!r},").buffer().item()
-    return value.item() if isinstance(value, (np.generic, np.ndarray)) else value
+        value = value.primal(f"{what}, whose shape depends on its argument {name!r},").buffer()[()]
+    return value.item() if isinstance(value, (np.generic, np.ndarray)) and value.dtype.kind != "f" else value
 
 
 def _symbolic_range(first: Any, last: Any, by: Any, dtype: np.dtype[Any]) -> Array:
@@ -720,18 +721,26 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
         )
     if by == 0:
         raise ArgumentError("arange: the step is 0; it must be positive or negative.")
-    count = (last - first) / by
+    with np.errstate(all="ignore"):
+        count = (last - first) / by
     if not math.isfinite(count):
         raise ArgumentError(f"arange: start, stop and step must be finite, but got {first}, {last} and {by}.")
     if max(abs(first), abs(by)) >= 1 << 63 and isinstance(first + by, int):
         raise NumberRangeError(f"arange: the integers {first} and {by} do not both fit 64 bits.")
     length = max(0, math.ceil(count))
+    is_half = element_type(found).kind == "float" and element_type(found).bits < 32
+    kind = np.dtype(np.float32) if is_half and step is not None else found  # in which the numbers are computed
     if isinstance(start, Tracer) or isinstance(step, Tracer):  # the numbers have a derivative; their count has none
-        origin, distance = (cast(as_array(x), found) for x in (start, 1 if step is None else step))
-        return arith.add(origin, arith.multiply(_iota(length, found), distance))
-    if by == 1 and state.staging is not None and (found.kind in "iu" or first == 0) and found.kind != "b":
-        return arith.add(_iota(length, found), first) if first else _iota(length, found)
-    return on_current_mesh(ConcreteArray(np.asarray(counted("arange", length) * by + first).astype(found)))
+        origin, distance = (cast(as_array(x), kind) for x in (start, 1 if step is None else step))
+        return cast(arith.add(origin, arith.multiply(_iota(length, kind), distance)), found)
+    if kind.kind == "b":
+        return on_current_mesh(ConcreteArray(np.asarray(counted("arange", length) * by + first).astype(found)))
+    with np.errstate(all="ignore"):
+        origin, distance = (np.asarray(x).astype(kind) for x in (first, by))
+        if distance == 1 and state.staging is not None and (kind.kind in "iu" or origin == 0):
+            return cast(arith.add(_iota(length, kind), origin) if origin else _iota(length, kind), found)
+        numbers = origin + distance * counted("arange", length).astype(kind)
+    return on_current_mesh(ConcreteArray(np.asarray(numbers).astype(found)))
 
 
 @overload
@@ -793,8 +802,7 @@ def linspace(
     count = integer_of("linspace", "num", num)
     if count < 0:
         raise ShapeError(f"linspace: num is not negative, but got {count}.")
-    (first, last), (found, _) = promoted("linspace", start, stop, to_inexact=True)
-    wanted = found if dtype is None else python_dtype(dtype)
+    first, last, found, wanted = _ends("linspace", start, stop, dtype)
     shape = broadcast_shapes("linspace", first.shape, last.shape)
     at = canonical_axis(axis, 1 + len(shape), "linspace")
     first, last = (broadcast_to_shape("linspace", x, shape) for x in (first, last))
@@ -807,10 +815,14 @@ def linspace(
     def along(x: Any) -> Any:
         return movement.broadcast(x, sizes=whole, dimensions=tuple(range(1, len(whole))))
 
-    # A convex combination, so that neither end is missed by rounding.
+    # A convex combination, so that neither end is missed by rounding, with a multiple of the last one's share: integers
+    # from 0 stay such.
     number = movement.broadcast(_iota(count, found), sizes=whole, dimensions=(0,))
-    share = ops.div(number, movement.full(max_dim(steps, 1), found, whole))
-    points = ops.add(ops.mul(along(first), ops.sub(movement.full(1, found, whole), share)), ops.mul(along(last), share))
+    part = ops.div(movement.full(1, found, shape), movement.full(max_dim(steps, 1), found, shape))
+    rest = ops.sub(movement.full(1, found, whole), ops.mul(number, along(part)))
+    points = along(first)
+    if may_exceed(count, 1):
+        points = ops.add(ops.mul(points, rest), ops.mul(number, along(ops.mul(last, part))))
     if endpoint and may_exceed(count, 1):
         at_end = ops.eq(number, movement.full(count - 1, found, whole))
         points = ops.select(at_end, along(last), points)
@@ -818,6 +830,16 @@ def linspace(
         points = ops.floor(points)
     result = cast(movement.move_axis(points, 0, at), wanted, False)
     return (result, distance) if retstep else result
+
+
+def _ends(what: str, start: ArrayLike, stop: ArrayLike, dtype: Any) -> tuple[Any, Any, np.dtype[Any], np.dtype[Any]]:
+    """Both ends in the type in which the numbers between them are computed, that type, and that of the result."""
+    (first, last), (found, _) = promoted(what, start, stop, to_inexact=True)
+    wanted = found if dtype is None else python_dtype(dtype)
+    if dtype is not None:
+        found = inexact((wanted, False))[0]
+        first, last = cast(first, found, False), cast(last, found, False)
+    return first, last, found, wanted
 
 
 @replayed
@@ -853,8 +875,8 @@ def logspace(
         >>> jnp.logspace(0.0, 2.0, 3)
         Array([  1.,  10., 100.], dtype=float32)
     """
-    result = arith.power(base, linspace(start, stop, num, endpoint, axis=axis)).with_weak_type(False)
-    return result if dtype is None else cast(result, python_dtype(dtype), False)
+    first, last, _, wanted = _ends("logspace", start, stop, dtype)
+    return cast(arith.power(base, linspace(first, last, num, endpoint, axis=axis)), wanted, False)
 
 
 @replayed
@@ -879,17 +901,18 @@ def geomspace(
 
     Example:
         >>> import tinyxla.numpy as jnp
-        >>> jnp.geomspace(1.0, 8.0, 4)
-        Array([1., 2., 4., 8.], dtype=float32)
+        >>> jnp.geomspace(1.0, 1000.0, 4)
+        Array([   1.,   10.,  100., 1000.], dtype=float32)
     """
-    (first, last), (found, _) = promoted("geomspace", start, stop, to_inexact=True)
+    first, last, found, wanted = _ends("geomspace", start, stop, dtype)
     first, last = broadcasted("geomspace", (first, last))
     sign = arith.sign(first)
     back = arith.conjugate(sign)  # which divides by the sign, also a complex one
-    logs = linspace(log(arith.multiply(first, back)), log(arith.multiply(last, back)), num, endpoint, axis=axis)
-    at = canonical_axis(axis, logs.ndim, "geomspace")
+    begin, end = (log10(arith.multiply(x, back)) for x in (first, last))
+    numbers = logspace(begin, end, num, endpoint, dtype=found, axis=axis)
+    at = canonical_axis(axis, numbers.ndim, "geomspace")
     sign = movement.reshape_to(sign, (*sign.shape[:at], 1, *sign.shape[at:]))
-    return cast(arith.multiply(exp(logs), sign), found if dtype is None else python_dtype(dtype), False)
+    return cast(arith.multiply(numbers, sign), wanted, False)
 
 
 @boundary
