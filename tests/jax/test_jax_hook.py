@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,6 +41,44 @@ def test_script_gets_its_arguments_and_folder(tmp_path: Path) -> None:
     script.write_text("import sys, helper, jax\nprint(sys.argv[1:], helper.value, jax.jit.__module__, __name__)")
     found = run("-m", "tinyxla.jax", str(script), "a", "-b").stdout
     assert found == "['a', '-b'] 0.10.2 tinyxla.api.jit __main__\n"
+
+
+@pytest.mark.parametrize("how", ["file", "-", "-c"])
+def test_program_is_the_main_module_and_its_errors_have_its_frames_alone(tmp_path: Path, how: str) -> None:
+    """As of `python`, by which the same program is run."""
+    (tmp_path / "program.py").write_text(
+        textwrap.dedent("""
+            import dataclasses, pickle, sys
+            print(sys.argv, __name__, globals().get("__file__"), repr(sys.path[0]))
+            print(vars(sys.modules["__main__"]) is globals())
+            @dataclasses.dataclass
+            class Pair:
+                x: "int" = 1
+            print(pickle.loads(pickle.dumps(Pair())))
+            def divide(x):
+                return x / 0
+            divide(1)
+        """)
+    )
+    program = (tmp_path / "program.py").read_text()
+    given = {"file": ["program.py", "a"], "-": ["-", "a"], "-c": ["-c", program, "a"]}[how]
+    paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {name: x for name, x in os.environ.items() if not name.startswith("JAX_")}  # of which some warn
+    settings: Any = {"cwd": tmp_path, "env": {**environment, "PYTHONPATH": paths}, "input": program}
+    found, wanted = (
+        subprocess.run([sys.executable, *hook, *given], capture_output=True, text=True, timeout=300, **settings)
+        for hook in (("-m", "tinyxla.jax"), ())
+    )
+    assert (found.stdout, found.stderr, found.returncode) == (wanted.stdout, wanted.stderr, wanted.returncode)
+
+
+def test_missing_script_and_errors_of_syntax() -> None:
+    missing = run("-m", "tinyxla.jax", "absent.py", check=False)
+    assert missing.returncode == 2
+    assert "cannot open" in missing.stderr
+    wrong = run("-m", "tinyxla.jax", "-c", "x =", check=False)
+    assert wrong.returncode == 1
+    assert wrong.stderr.splitlines()[-4] == '  File "<string>", line 1'
 
 
 def test_module_and_first_line(tmp_path: Path) -> None:
