@@ -138,3 +138,14 @@ def test_unique_values_of_an_empty_array() -> None:
 def test_argwhere_of_a_scalar_has_the_size_that_is_wanted(value: int) -> None:
     assert jnp.argwhere(value).shape == (value > 0, 0)
     assert jnp.argwhere(value, size=2).shape == tx.jit(lambda x: jnp.argwhere(x, size=2))(value).shape == (2, 0)
+
+
+def test_arguments_have_jax_s_names() -> None:
+    x = np.array([1.5, -2.5], np.float32)
+    assert jnp.fmax(x1=x, x2=0.0).tolist() == [1.5, 0.0]
+    assert jnp.fmin(x1=x, x2=0.0).tolist() == [0.0, -2.5]
+    assert jnp.trunc(x=x).tolist() == [1.0, -2.0]
+    assert jnp.isreal(x=x).all()
+    assert not jnp.iscomplex(x=x).any()
+    assert not jnp.isneginf(x, out=None).any()
+    assert tx.eval_shape(fun=lambda: jnp.ones(2)).shape == (2,)

@@ -148,9 +148,9 @@ def test_complex_schur_form_of_one_number_is_that_number() -> None:
     assert [x.tolist() for x in found] == [[[2 + 0j]], [[1 + 0j]]]
 
 
-def test_einsum_takes_a_path_of_tuples() -> None:
+def test_einsum_takes_a_path_of_tuples_and_auto() -> None:
     a, b, c = (RANDOM.normal(size=(2, n)) for n in (3, 4, 5))
-    for path in ([(0, 2), (0, 1)], [(0, 1, 2)]):
+    for path in ([(0, 2), (0, 1)], [(0, 1, 2)], "auto"):
         found = tnp.einsum("ij,ik,il->jkl", a, b, c, optimize=path)
         np.testing.assert_allclose(found, np.einsum("ij,ik,il->jkl", a, b, c), rtol=1e-4, atol=1e-5)
 

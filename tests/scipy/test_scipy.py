@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from typing import Any
 
@@ -70,6 +71,26 @@ def test_continuous(name: str) -> None:
                 getattr(found, method)(CHANCES, *shapes, *place), getattr(expected, method)(CHANCES, *shapes, *place)
             )
             assert np.isnan(getattr(found, method)(np.float32(1.5), *shapes, *place))
+
+
+@pytest.mark.parametrize("name", [*CONTINUOUS, *DISCRETE])
+def test_functions_of_distributions_have_jax_s_parameters(name: str) -> None:
+    ours, theirs = getattr(stats, name), getattr(jax.scipy.stats, name)
+    for method in ("pdf", "logpdf", "cdf", "logcdf", "sf", "logsf", "ppf", "isf", "pmf", "logpmf"):
+        if not hasattr(theirs, method):
+            continue
+        wanted = list(inspect.signature(getattr(theirs, method)).parameters.values())
+        found = list(inspect.signature(getattr(ours, method)).parameters.values())[: len(wanted)]
+        assert [(p.name, p.kind, p.default) for p in found] == [(p.name, p.kind, p.default) for p in wanted], method
+
+
+def test_quantiles_take_their_argument_by_name() -> None:
+    assert stats.norm.ppf(q=0.5, loc=1) == 1
+    assert stats.gumbel_l.ppf(p=0.5) == stats.gumbel_l.ppf(0.5)
+    with pytest.raises(ArgumentError, match="the arguments are \\(q, loc=0, scale=1\\)"):
+        stats.norm.ppf(x=0.5)
+    with pytest.raises(ArgumentError, match="allow_singular must be None, but got True"):
+        stats.multivariate_normal.logpdf(np.zeros(2), np.zeros(2), np.eye(2), allow_singular=True)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", DISCRETE)

@@ -437,12 +437,12 @@ def trace_tree(
 
 
 @boundary
-def eval_shape(function: Function, *args: Any, **kwargs: Any) -> Any:
+def eval_shape(fun: Function, *args: Any, **kwargs: Any) -> Any:
     """The shapes and dtypes of a function's result, as `ShapeDtypeStruct`s, without computing it. Arguments and leaves
     of the result may be such structures themselves.
 
     Args:
-        function: a function of pytrees of arrays.
+        fun: a function of pytrees of arrays.
         *args, **kwargs: its arguments, or `ShapeDtypeStruct`s.
 
     Returns:
@@ -456,12 +456,12 @@ def eval_shape(function: Function, *args: Any, **kwargs: Any) -> Any:
         >>> tx.eval_shape(lambda x: x @ x, tx.ShapeDtypeStruct((2, 2), "float32")).shape
         (2, 2)
     """
-    check_callable("eval_shape", function)
+    check_callable("eval_shape", fun)
     shardings: list[NamedSharding | None] = []
 
-    @wraps(function)
+    @wraps(fun)
     def of_arrays(*args: Any, **kwargs: Any) -> Any:
-        result = pytrees.map_tree(_zeros_of_struct, function(*args, **kwargs))
+        result = pytrees.map_tree(_zeros_of_struct, fun(*args, **kwargs))
         shardings[:] = map(sharding_in_type, pytrees.leaves(result))
         return result
 
@@ -475,7 +475,7 @@ def eval_shape(function: Function, *args: Any, **kwargs: Any) -> Any:
         references = [*passed, *outer]
         of_values = threaded(of_given, references)
         values = values_of(references)
-        traced = wraps(function)(lambda *args, **kwargs: of_values(values, *args, **kwargs)[0])
+        traced = wraps(fun)(lambda *args, **kwargs: of_values(values, *args, **kwargs)[0])
         made, captured, weak, tree = trace_tree(traced if references else of_arrays, given, named)
         found = shapes_of(made, weak, tree)
         if state.manual is None:

@@ -511,7 +511,7 @@ def einsum(
     /,
     *operands: Any,
     out: None = None,
-    optimize: Any = "optimal",
+    optimize: Any = "auto",
     precision: PrecisionLike = None,
     preferred_element_type: Any = None,
     _dot_general: Callable[..., Any] | None = None,
@@ -520,14 +520,15 @@ def einsum(
     """Sums of products in Einstein's notation: `einsum("ij,jk->ik", a, b)`.
 
     Letters name axes; those that are not in the result are summed over; `...` stands for axes that broadcast. Several
-    operands are multiplied in pairs, in an order that NumPy finds to be cheap (`optimize` as in `numpy.einsum_path`),
-    by `_dot_general` if that is given, which is called as `lax.dot_general` is.
+    operands are multiplied in pairs, in an order that NumPy finds to be cheap: `optimize` is as in `numpy.einsum_path`,
+    or "auto" for the best order of up to six operands, and a greedy one of more. They are multiplied by `_dot_general`
+    if that is given, which is called as `lax.dot_general` is.
 
     Args:
         subscripts: the letters of the operands and, after "->", of the result; or operands with lists of axes.
         *operands: arrays.
         out: must be None.
-        optimize: the order of products, as in `numpy.einsum_path`.
+        optimize: the order of products, as in `numpy.einsum_path`, or "auto".
         precision: as for `lax.dot_general`; products are always computed in full precision.
         preferred_element_type: the type to sum in, and of the result.
         _dot_general: a function that multiplies two operands, as `lax.dot_general`.
@@ -722,11 +723,18 @@ def _path(named: list[tuple[str, Any]], output: str, sizes: dict[str, int], opti
     present = {c for labels, _ in named for c in labels}
     result = "".join(letters[c] for c in output if c in present)
     shapes = [np.broadcast_to(np.float32(0), x.shape) for _, x in named]
-    strategy = "greedy" if optimize is True or (len(named) > 6 and optimize == "optimal") else optimize
+    strategy = _strategy(optimize, len(named))
     if isinstance(strategy, (list, tuple)) and all(isinstance(step, tuple) for step in strategy):
         strategy = ["einsum_path", *strategy]
     path = np.einsum_path(",".join(terms) + "->" + result, *shapes, optimize=strategy)[0]
     return [tuple(pair) for pair in path[1:]]
+
+
+def _strategy(optimize: Any, count: int) -> Any:
+    """NumPy's strategy for so many operands: the best order takes long to find for many."""
+    if optimize == "auto" or (optimize == "optimal" and count > 6):
+        return "optimal" if count <= 6 else "greedy"
+    return "greedy" if optimize is True else optimize
 
 
 def _multiply(
@@ -769,7 +777,7 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "greedy") ->
     Args:
         subscripts: as for `einsum`.
         *operands: arrays, or anything with a shape.
-        optimize: the order of products, as in `numpy.einsum_path`.
+        optimize: the order of products, as in `numpy.einsum_path`, or "auto".
 
     Returns:
         A pair of the list of contractions and a text.
@@ -787,4 +795,4 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "greedy") ->
             f"einsum_path: the subscripts must be a text such as 'ij,jk->ik', but got {shown(subscripts)}."
         )
     shapes = [np.broadcast_to(np.float32(0), array_of(x, "einsum_path").shape) for x in operands]
-    return np.einsum_path(subscripts, *shapes, optimize=optimize)
+    return np.einsum_path(subscripts, *shapes, optimize=_strategy(optimize, len(shapes)))

@@ -29,7 +29,7 @@ import numpy as np
 
 from tinyxla import numpy as tnp
 from tinyxla.api import jvp
-from tinyxla.errors import ShapeError
+from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.lax import cummax, cummin
 from tinyxla.numpy.arguments import (
     ArrayLike,
@@ -79,6 +79,20 @@ def _is_probability(p: Any) -> Any:
     return (p >= 0) & (p <= 1)
 
 
+def _with_signature(method: Callable[..., Array]) -> functools.cached_property[Callable[..., Array]]:
+    """A method of a family as a function whose signature has the family's parameters."""
+
+    def function(self: Family) -> Callable[..., Array]:
+        def call(*args: ArrayLike, **kwargs: ArrayLike) -> Array:
+            return method(self, *args, **kwargs)
+
+        found: Any = functools.wraps(method)(call)
+        found.__signature__ = self.signature_of(method.__name__)
+        return found
+
+    return functools.cached_property(functools.wraps(method)(function))
+
+
 class Family:
     """What all families share: names of parameters, the interval in which the standard variable lies, and which shape
     parameters are valid; of others, and of a scale that is not positive, all functions give NaN, as SciPy's do."""
@@ -91,14 +105,24 @@ class Family:
         self.__name__ = name
         self._valid = valid
         self._within: Rule = within if callable(within) else lambda *_: within
-        names = [Parameter(p, Parameter.POSITIONAL_OR_KEYWORD) for p in (self._variable, *parameters.split())]
+        names = [Parameter(p, Parameter.POSITIONAL_OR_KEYWORD) for p in parameters.split()]
         optional = [Parameter(p, Parameter.POSITIONAL_OR_KEYWORD, default=value) for p, value in defaults.items()]
-        self._signature = Signature([*names, *optional])
+        self._parameters = [*names, *optional]
+        self._signature = self._signature_with(self._variable)
 
-    def _arguments(self, args: Any, kwargs: Any) -> list[Array]:
+    def _signature_with(self, variable: str) -> Signature:
+        """The signature of a function of an argument of that name and the parameters."""
+        return Signature([Parameter(variable, Parameter.POSITIONAL_OR_KEYWORD), *self._parameters])
+
+    def signature_of(self, method: str) -> Signature:
+        """The signature of a method."""
+        return self._signature
+
+    def _arguments(self, args: Any, kwargs: Any, method: str = "") -> list[Array]:
         """x, the shape parameters and what has defaults, of one floating type, which is weak if none is a float
         of a type of its own."""
-        bound = bind(self.name, self._signature, args, kwargs, f"; the arguments are {self._signature}")
+        signature = self.signature_of(method)
+        bound = bind(self.name, signature, args, kwargs, f"; the arguments are {signature}")
         bound.apply_defaults()
         arrays, (_, is_weak) = promoted(self.name, *bound.args, to_inexact=True)
         refuse_complex(self.name, *arrays)
@@ -145,6 +169,7 @@ class Continuous(Family):
         z = (x - loc) / scale + 0.0  # of -0.0 it is 0.0, the lower end of a support
         return z, shapes, scale, (scale > 0) & self._valid(*shapes)
 
+    @_with_signature
     def logpdf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
         """The logarithm of the density; -inf where there is none."""
         z, shapes, scale, valid = self._standard(args, kwargs)
@@ -152,6 +177,7 @@ class Continuous(Family):
         found = tnp.where((z < low) | (z > high), -math.inf, self._log_density(z, *shapes) - tnp.log(scale))
         return tnp.where(valid, found, math.nan)
 
+    @_with_signature
     def pdf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
         """The density."""
         return tnp.exp(self.logpdf(*args, **kwargs))
@@ -188,18 +214,22 @@ class Cumulative(Continuous):
         found = tnp.where(z < low, outside[0], tnp.where(z > high, outside[1], rule(inside, *shapes)))
         return tnp.where(valid, found, math.nan)
 
+    @_with_signature
     def cdf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
         """The probability of a number up to x."""
         return self._apply(self._cdf, (0.0, 1.0), args, kwargs)
 
+    @_with_signature
     def sf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
         """The probability of a number above x."""
         return self._apply(self._sf, (1.0, 0.0), args, kwargs)
 
+    @_with_signature
     def logcdf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
         """The logarithm of `cdf`."""
         return self._apply(self._logcdf or _log_of(self._cdf, self._sf), (-math.inf, 0.0), args, kwargs)
 
+    @_with_signature
     def logsf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
         """The logarithm of `sf`."""
         return self._apply(self._logsf or _log_of(self._sf, self._cdf), (0.0, -math.inf), args, kwargs)
@@ -217,21 +247,30 @@ class Invertible(Cumulative):
         ppf: Rule,
         isf: Rule | None = None,
         symmetric: bool = False,
+        quantile_of: str = "q",
         **rest: Any,
     ) -> None:
+        """`quantile_of` is what the argument of quantiles is called."""
         super().__init__(name, parameters, log_density, cdf, symmetric=symmetric, **rest)
+        self._signature_of_quantiles = self._signature_with(quantile_of)
         self._ppf = ppf
         self._isf = isf or (lambda q, *shapes: -ppf(q, *shapes) if symmetric else ppf(1 - q, *shapes))
 
+    def signature_of(self, method: str) -> Signature:
+        """The signature of a method."""
+        return self._signature_of_quantiles if method in ("ppf", "isf") else self._signature
+
     def _quantile(self, rule: Rule, args: Any, kwargs: Any) -> Array:
-        q, *shapes, loc, scale = self._arguments(args, kwargs)
+        q, *shapes, loc, scale = self._arguments(args, kwargs, "ppf")
         valid = (scale > 0) & self._valid(*shapes) & _is_probability(q)
         return tnp.where(valid, loc + scale * rule(q + 0.0, *shapes), math.nan)
 
+    @_with_signature
     def ppf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
         """The number up to which the probability is the first argument; NaN if that is not from 0 to 1."""
         return self._quantile(self._ppf, args, kwargs)
 
+    @_with_signature
     def isf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
         """The number above which the probability is the first argument; NaN if that is not from 0 to 1."""
         return self._quantile(self._isf, args, kwargs)
@@ -253,6 +292,7 @@ class Discrete(Family):
         k, *shapes, loc = self._arguments(args, kwargs)
         return k - loc, shapes, self._valid(*shapes) & (k - loc == k - loc)
 
+    @_with_signature
     def logpmf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
         """The logarithm of the probability of k; -inf for what is no whole number of the family."""
         k, shapes, valid = self._standard(args, kwargs)
@@ -260,6 +300,7 @@ class Discrete(Family):
         found = tnp.where((k < low) | (k > high) | (tnp.floor(k) != k), -math.inf, self._log_mass(k, *shapes))
         return tnp.where(valid, found, math.nan)
 
+    @_with_signature
     def pmf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
         """The probability of k."""
         return tnp.exp(self.logpmf(*args, **kwargs))
@@ -280,6 +321,7 @@ class CumulativeDiscrete(Discrete):
         super().__init__(name, parameters, log_mass, valid, within)
         self._cdf = cdf
 
+    @_with_signature
     def cdf(self, *args: ArrayLike, **kwargs: ArrayLike) -> Array:
         """The probability of a number up to k."""
         k, shapes, valid = self._standard(args, kwargs)
@@ -422,6 +464,7 @@ logistic = Invertible(
     ppf=logit,
     logcdf=lambda z: -tnp.logaddexp(0, -z),
     symmetric=True,
+    quantile_of="x",
 )
 gumbel_r = Invertible(
     "gumbel_r",
@@ -432,6 +475,7 @@ gumbel_r = Invertible(
     ppf=lambda q: -tnp.log(-tnp.log(q)),
     isf=lambda q: -tnp.log(-tnp.log1p(-q)),
     logcdf=lambda z: -tnp.exp(-z),
+    quantile_of="p",
 )
 gumbel_l = Invertible(
     "gumbel_l",
@@ -442,6 +486,7 @@ gumbel_l = Invertible(
     ppf=lambda q: tnp.log(-tnp.log1p(-q)),
     isf=lambda q: tnp.log(-tnp.log(q)),
     logsf=lambda z: -tnp.exp(z),
+    quantile_of="p",
 )
 pareto = Invertible(
     "pareto",
@@ -610,12 +655,19 @@ class MultivariateNormal:
     """
 
     @staticmethod
-    def logpdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike) -> Array:
-        """The logarithm of the density at vectors of shape [..., n], or at numbers if `mean` is one.
+    def logpdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike, allow_singular: None = None) -> Array:
+        """The logarithm of the density at vectors of shape [..., n], or at numbers if `mean` is one; `allow_singular`
+        must be None.
 
         Raises:
             ShapeError: `cov` is not of shape [..., n, n].
+            ArgumentError: a value of `allow_singular`.
         """
+        if allow_singular is not None:  # pyright: ignore[reportUnnecessaryComparison]
+            raise ArgumentError(
+                f"scipy.stats.multivariate_normal: allow_singular must be None, but got {allow_singular!r}: a singular "
+                "covariance has no density; leave the dependent variables out."
+            )
         (value, centre, covariance), _ = promoted("scipy.stats.multivariate_normal", x, mean, cov, to_inexact=True)
         if centre.ndim == 0:
             offset = value - centre

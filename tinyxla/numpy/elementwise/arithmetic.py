@@ -505,7 +505,29 @@ def _rounding(name: str, op: Any, text: str) -> Unary:
 
 floor = _rounding("floor", ops.floor, "The largest integer not above x.")
 ceil = _rounding("ceil", ops.ceil, "The smallest integer not below x.")
-trunc = _rounding("trunc", lambda x: ops.select(ops.lt(x, _zero(x)), ops.ceil(x), ops.floor(x)), "x without fraction.")
+_trunc = _rounding("trunc", lambda x: ops.select(ops.lt(x, _zero(x)), ops.ceil(x), ops.floor(x)), "")
+
+
+def trunc(x: ArrayLike) -> Array:
+    """x without fraction.
+
+    Args:
+        x: an array of any shape, or a number.
+
+    Returns:
+        An array of the shape and element type of x.
+
+    Raises:
+        DTypeError: what is no array or number.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.trunc(jnp.array([1.7, -1.7]))
+        Array([ 1., -1.], dtype=float32)
+    """
+    return _trunc(x)
+
+
 fix = trunc
 
 
@@ -673,8 +695,49 @@ def _ignoring_nan(name: str, op: Any, text: str) -> Binary:
     return binary(name, choose, text)
 
 
-fmax = _ignoring_nan("fmax", ops.max_, "The larger of x and y; the other one where either is NaN.")
-fmin = _ignoring_nan("fmin", ops.min_, "The smaller of x and y; the other one where either is NaN.")
+_fmax = _ignoring_nan("fmax", ops.max_, "")
+_fmin = _ignoring_nan("fmin", ops.min_, "")
+
+
+def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
+    """The larger of both; the other one where either is NaN.
+
+    Args:
+        x1, x2: arrays that broadcast against each other, or numbers.
+
+    Returns:
+        An array of the common shape and element type.
+
+    Raises:
+        DTypeError: what is no array or number.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.fmax(jnp.array([1.0, jnp.nan]), 0.0)
+        Array([1., 0.], dtype=float32)
+    """
+    return _fmax(x1, x2)
+
+
+def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
+    """The smaller of both; the other one where either is NaN.
+
+    Args:
+        x1, x2: arrays that broadcast against each other, or numbers.
+
+    Returns:
+        An array of the common shape and element type.
+
+    Raises:
+        DTypeError: what is no array or number.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.fmin(jnp.array([1.0, jnp.nan]), 0.0)
+        Array([0., 0.], dtype=float32)
+    """
+    return _fmin(x1, x2)
+
 
 # --- special values ---------------------------------------------------------------------------------------------------
 
@@ -702,12 +765,56 @@ isinf = _question(
     "isinf", lambda x: _equals(np.inf, ops.abs_(x)), ops.or_, False, "Whether x is positive or negative infinity."
 )
 isfinite = _question("isfinite", ops.is_finite, ops.and_, True, "Whether x is neither infinite nor NaN.")
-isposinf = _question("isposinf", partial(_equals, np.inf), ops.or_, False, "Whether x is positive infinity.")
-isneginf = _question("isneginf", partial(_equals, -np.inf), ops.or_, False, "Whether x is negative infinity.")
+_isposinf = _question("isposinf", partial(_equals, np.inf), ops.or_, False, "")
+_isneginf = _question("isneginf", partial(_equals, -np.inf), ops.or_, False, "")
+
+
+def isposinf(x: ArrayLike, /, out: None = None) -> Array:
+    """Whether x is positive infinity.
+
+    Args:
+        x: an array of any shape, or a number.
+        out: must be None.
+
+    Returns:
+        An array of booleans.
+
+    Raises:
+        DTypeError: what is no array or number.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.isposinf(jnp.array([-jnp.inf, jnp.inf]))
+        Array([False,  True], dtype=bool)
+    """
+    refuse_out("isposinf", out)
+    return _isposinf(x)
+
+
+def isneginf(x: ArrayLike, /, out: None = None) -> Array:
+    """Whether x is negative infinity.
+
+    Args:
+        x: an array of any shape, or a number.
+        out: must be None.
+
+    Returns:
+        An array of booleans.
+
+    Raises:
+        DTypeError: what is no array or number.
+
+    Example:
+        >>> import tinyxla.numpy as jnp
+        >>> jnp.isneginf(jnp.array([-jnp.inf, jnp.inf]))
+        Array([ True, False], dtype=bool)
+    """
+    refuse_out("isneginf", out)
+    return _isneginf(x)
 
 
 @replayed
-def isreal(x: ArrayLike, /) -> Array:
+def isreal(x: ArrayLike) -> Array:
     """Whether the imaginary part is zero.
 
     Args:
@@ -729,7 +836,7 @@ def isreal(x: ArrayLike, /) -> Array:
 
 
 @replayed
-def iscomplex(x: ArrayLike, /) -> Array:
+def iscomplex(x: ArrayLike) -> Array:
     """Whether the imaginary part is not zero.
 
     Args:

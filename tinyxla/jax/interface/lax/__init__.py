@@ -21,7 +21,7 @@ from tinyxla.jax.jaxprs.primitives.catalogue import primitives as _primitives
 from tinyxla.jax.jaxprs.primitives.recorded_functions import compositions as _compositions, integer_pow as integer_pow
 
 
-def dce_sink(val):
+def dce_sink(val, *, prevent_mlir_dce=False):
     """Nothing: what a program computes and does not use is left out."""
 
 

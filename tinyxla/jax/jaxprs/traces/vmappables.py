@@ -9,7 +9,7 @@ Source: the tests of JAX's `jax.interpreters.batching`; there is no documentatio
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,8 +74,18 @@ def unregister_vmappable(data_type: type) -> None:
     del _vmappables[data_type]
 
 
-def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, **options: Any) -> Callable[..., Any]:
+def vmap(
+    fun: Callable[..., Any],
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    axis_name: Hashable | None = None,
+    axis_size: int | None = None,
+    spmd_axis_name: Hashable | None = None,
+    sum_match: bool = False,
+) -> Callable[..., Any]:
     """`vmap`, which also maps over values of types that are registered by `register_vmappable`."""
+    names: dict[str, Any] = {"axis_name": axis_name, "spmd_axis_name": spmd_axis_name}
+    options: dict[str, Any] = {**names, "axis_size": axis_size, "sum_match": sum_match}
     plain = vmap_of_arrays(fun, in_axes, out_axes, **options)
     axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
 
