@@ -457,3 +457,30 @@ def test_slope_of_boxcox1p_keeps_the_digits_of_small_numbers() -> None:
 def test_multigammaln_of_narrow_types_is_computed_in_32_bits() -> None:
     x = ml_dtypes.bfloat16(1e-3)
     assert math.isfinite(tx.grad(lambda x: special.multigammaln(x, 3))(x))
+
+
+def test_slope_of_gamma_samples_where_the_density_underflows() -> None:
+    """References by mpmath: that of the series or the continued fraction, divided by the density."""
+    a = np.float32([1, 0.5, 10, 100, 3, 1000, 100, 316.22775, 100])
+    x = np.float32([200, 150, 1e-30, 1e-3, 1000, 1, 500, 158.11388, 50])
+    wanted = [
+        5.8805075,
+        6.9577063,
+        7.14293e-30,
+        1.1518032e-4,
+        5.9979557,
+        6.9151644e-3,
+        2.0148903,
+        0.69350682,
+        0.69428493,
+    ]
+    for f in (lax.random_gamma_grad, tx.jit(lax.random_gamma_grad)):
+        np.testing.assert_allclose(f(a, x), wanted, rtol=2e-6)
+        np.testing.assert_allclose(f(np.float32([1e7, 2.0]), np.float32([1e7, 0])), [1, 0], rtol=1e-6)
+        assert np.isnan(f(np.float32([1, -1, 2]), np.float32([np.inf, 1, -1]))).all()
+
+
+def test_slope_of_boxcox_by_its_exponent_overflows_to_infinity() -> None:
+    slope = tx.grad(special.boxcox, 1)
+    assert [float(slope(x, p)) for x, p in [(1e30, 2.0), (1e-30, -2.0)]] == [np.inf, np.inf]
+    assert float(slope(0.0, 2.0)) == 0.25

@@ -12,7 +12,7 @@ import inspect
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -374,17 +374,21 @@ def _beta_density(a: Any, b: Any, x: Any) -> Any:
     return tnp.exp(logarithm - lgamma(a) - lgamma(b) + lgamma(a + b))
 
 
-def _gamma_shares(a: Any, x: Any, error: float) -> Any:
-    """The lower and the upper share of the gamma function's integral, for numbers: by the power series up to x = a, and
-    beyond by Legendre's continued fraction, from its front as W. Lentz does (Applied Optics 15, 1976); DLMF 8.11.4 and
-    8.9.2. What stands before them, x^a exp(-x) / gamma(a), is for large a by Stirling's series, free of differences
-    of large numbers. An a above 1e6, for which both take too many steps, has an asymptotic expansion; an upper share
-    for a small a is not 1 less the lower one, which would cancel."""
-    edge = (x <= 0) | (a <= 0) | ~(x + a < math.inf)
-    is_huge = ~edge & (a > _HUGE)
-    first, second = tnp.where(edge | is_huge, 1.0, a), tnp.where(edge | is_huge, 1.0, x)
+class _GammaExpansion(NamedTuple):
+    """One share of the gamma function's integral, the upper one if x is in the tail: x^a exp(-x) / gamma(a) times a
+    fraction there, x^a exp(-x) / gamma(a + 1) times a series elsewhere."""
+
+    tail: Any
+    log_before: Any
+    factor: Any
+
+
+def _gamma_expansion(first: Any, second: Any, error: float) -> _GammaExpansion:
+    """By the power series up to x = a, and beyond by Legendre's continued fraction, from its front as W. Lentz does
+    (Applied Optics 15, 1976); DLMF 8.11.4 and 8.9.2. What stands before them is for large a by Stirling's series, free
+    of differences of large numbers."""
     tail = (second > 1) & (second > first)
-    one = tnp.ones_like(x)
+    one = tnp.ones_like(second)
 
     def add(s: Any) -> Any:
         k, term, total = s
@@ -409,9 +413,26 @@ def _gamma_shares(a: Any, x: Any, error: float) -> Any:
     )
     off, square = (second - first) / first, first * first
     stirling = (1 / 12 - (1 / 360 - (1 / 1260 - 1 / (1680 * square)) / square) / square) / first
-    large = first * (tnp.log1p(off) - off) - stirling - 0.5 * tnp.log(2 * math.pi / first)
-    before = tnp.exp(tnp.where(first > 20, large, first * tnp.log(second) - second - lgamma(first)))
-    part = before * tnp.where(tail, fraction, total / first)
+    is_far = off < -0.5  # where the difference loses digits
+    logarithm = tnp.where(is_far, tnp.log(second / first), tnp.log1p(tnp.where(is_far, 0.0, off)))
+    large = first * (logarithm - off) - stirling - 0.5 * tnp.log(2 * math.pi / first)
+    log_before = tnp.where(
+        first > 20,
+        tnp.where(tail, large, large - tnp.log(first)),
+        first * tnp.log(second) - second - lgamma(tnp.where(tail, first, first + 1)),
+    )
+    return _GammaExpansion(tail, log_before, tnp.where(tail, fraction, total))
+
+
+def _gamma_shares(a: Any, x: Any, error: float) -> Any:
+    """The lower and the upper share of the gamma function's integral, for numbers, by an expansion. An a above 1e6, for
+    which it takes too many steps, has an asymptotic one; an upper share for a small a is not 1 less the lower one,
+    which would cancel."""
+    edge = (x <= 0) | (a <= 0) | ~(x + a < math.inf)
+    is_huge = ~edge & (a > _HUGE)
+    first, second = tnp.where(edge | is_huge, 1.0, a), tnp.where(edge | is_huge, 1.0, x)
+    tail, log_before, factor = _gamma_expansion(first, second, error)
+    part = tnp.exp(log_before) * factor
     lower, upper = tnp.where(tail, 1 - part, part), tnp.where(tail, part, 1 - part)
     is_small = (second <= 1) & (first < 0.5)
     upper = tnp.where(is_small, _small_upper_share(tnp.where(is_small, first, 0.25), second, is_small, error), upper)
@@ -543,6 +564,25 @@ def _gamma_slope(share: int, name: str) -> Partial:
     return lambda ans, a, x: _of_defined(ans, choose(a, x))
 
 
+def _slope_of_sample(a: Any, x: Any, error: float) -> Any:
+    """The derivative of a sample by a, for numbers: that of the expansion divided by the density, which is a factor of
+    it. For an a above 1e6 that of Wilson and Hilferty's cubic (PNAS 17, 1931)."""
+    valid = (x > 0) & (a > 0) & (x + a < math.inf)
+    is_huge = a > _HUGE
+    first, second = tnp.where(valid & ~is_huge, a, 1.0), tnp.where(valid & ~is_huge, x, 1.0)
+    found, slope = jvp(lambda a: _gamma_expansion(a, second, error)[1:], (first,), (tnp.ones_like(a),))
+    product = found[1] * slope[0] + slope[1]
+    tail = (second > 1) & (second > first)
+    inside = tnp.where(tail, second * product, -second / first * product)
+    root = tnp.cbrt(tnp.where(valid, x / a, 1.0))
+    huge = root * root * (root + 1.5 * (1 - root) + 1 / (6 * tnp.where(valid, a, 1.0)))
+    return tnp.where(valid, tnp.where(is_huge, huge, inside), tnp.where((x == 0) & (a > 0), 0.0, math.nan))
+
+
+def _gamma_sample_slope(a: Any, x: Any) -> Any:
+    return _in_lanes(_slope_of_sample)(a, x)
+
+
 igamma = special_function(
     "lax.igamma",
     "a x",
@@ -602,7 +642,8 @@ def random_gamma_grad(a: ArrayLike, x: ArrayLike) -> Array:
         x: samples.
 
     Returns:
-        An array of the shape of the arguments: `-igamma_grad_a(a, x)`, divided by the density at x.
+        An array of the shape of the arguments: `-igamma_grad_a(a, x)`, divided by the density at x, also where both
+        are too small for their type.
 
     Raises:
         DTypeError: what is no array or number.
@@ -613,7 +654,7 @@ def random_gamma_grad(a: ArrayLike, x: ArrayLike) -> Array:
     Array([0.8069791, 1.1735631], dtype=float32)
     """
     shape, sample = of_one_shape("lax.random_gamma_grad", of_one_type("lax.random_gamma_grad", a, x))
-    return -igamma_grad_a(shape, sample) / _gamma_density(shape, sample)
+    return _gamma_sample_slope(shape, sample)
 
 
 # --- error and Bessel functions ---------------------------------------------------------------------------------------

@@ -893,8 +893,9 @@ def _box_cox(name: str, logarithm: Callable[..., Any], by_base: Callable[..., An
         exponent = power * log
         near = tnp.abs(exponent) < 0.5  # where the difference cancels
         series = lax_special.polynomial(_BY_EXPONENT, tnp.where(near, exponent, 0.0))
-        direct = elementwise.chain_mul(tnp.exp(exponent), log) - ans
-        return tnp.where(near, log * log * series, direct / tnp.where(near, 1.0, power))
+        divisor = tnp.where(near, 1.0, power)
+        direct = (elementwise.chain_mul(tnp.exp(exponent), exponent - 1) + 1) / divisor / divisor
+        return tnp.where(near, log * log * series, direct)
 
     return with_slope(name, function, lambda ans, x, power: by_base(x, power - 1), by_power)
 
