@@ -102,9 +102,23 @@ def test_qr_of_large_matrices(shape: tuple[int, ...], dtype: Any, generator: np.
         close(adjoint(q) @ q, np.broadcast_to(np.eye(q.shape[-1]), (*shape[:-2], *q.shape[-1:] * 2)))
 
 
-def test_the_complete_basis_has_no_derivative() -> None:
-    with pytest.raises(DifferentiationError, match=r"r must not have more rows than columns .* full_matrices=False"):
-        tx.grad(lambda x: lax.linalg.qr(x)[0].sum())(np.ones((3, 2), REAL))
+@pytest.mark.parametrize("dtype", [REAL, COMPLEX])
+@pytest.mark.parametrize("shape", [(5, 2), (2, 4, 3), (3, 1)])
+def test_derivative_of_complete_qr_is_that_of_the_reflectors(
+    shape: tuple[int, ...], dtype: Any, generator: np.random.Generator
+) -> None:
+    a, change = matrices(generator, shape, dtype), matrices(generator, shape, dtype)
+    for f, g in ((lax.linalg.qr, jax.lax.linalg.qr), (tx.jit(lax.linalg.qr), jax.lax.linalg.qr)):
+        for found, wanted in zip(tx.jvp(f, (a,), (change,))[1], jax.jvp(g, (a,), (change,))[1], strict=True):
+            close(found, wanted)
+    weights = matrices(generator, (*shape[:-2], shape[-2], shape[-2]), dtype)
+    found = tx.grad(lambda x: (lax.linalg.qr(x)[0] * weights).real.sum())(a)
+    close(found, jax.grad(lambda x: (jax.lax.linalg.qr(x)[0] * weights).real.sum())(a))
+    ours = tx.jvp(lambda x: tx.jvp(lax.linalg.qr, (x,), (change,))[1][0], (a,), (change,))[1]
+    close(ours, jax.jvp(lambda x: jax.jvp(jax.lax.linalg.qr, (x,), (change,))[1][0], (a,), (change,))[1])
+
+
+def test_the_complete_basis_of_singular_vectors_has_no_derivative() -> None:
     with pytest.raises(DifferentiationError, match="full_matrices=False"):
         tx.grad(lambda x: lax.linalg.svd(x)[0].sum())(np.ones((3, 2), REAL))
 

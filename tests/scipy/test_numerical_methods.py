@@ -153,6 +153,9 @@ def test_cosine_transforms(name: str) -> None:
             close(mine(A[:3, :n], norm=norm), theirs(A[:3, :n], norm=norm))
     sizes: Any = {"s": (2, 7)} if name.endswith("n") else {"n": 7, "axis": 0}
     close(tx.jit(lambda x: mine(x, **sizes))(A[:3, :5]), theirs(A[:3, :5], **sizes))
+    complex_numbers = A[:3, :5] + 1j * B[:3, :5]
+    for norm in (None, "ortho"):
+        close(mine(complex_numbers, norm=norm), theirs(complex_numbers, norm=norm))
     close(tx.jvp(mine, (A[:2],), (B[:2],))[1], theirs(B[:2]))
     np.testing.assert_allclose(np.vdot(tx.vjp(mine, A[:2])[1](B[:2])[0], A[:2]), np.vdot(theirs(A[:2]), B[:2]), 1e-3)
     with pytest.raises(ArgumentError, match="type must be 2"):

@@ -6,13 +6,14 @@ Signal Processing 28 (1980): the transform of n numbers is a Fourier transform o
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from tinyxla import numpy as tnp
+from tinyxla import lax, numpy as tnp
 from tinyxla.errors import ArgumentError, ShapeError
 from tinyxla.numpy.arguments import (
     array_of,
@@ -22,7 +23,6 @@ from tinyxla.numpy.arguments import (
     inexact_array,
     integer_of,
     integers_of,
-    refuse_complex,
     several_of,
 )
 from tinyxla.shapes import Shape
@@ -38,7 +38,6 @@ def _lines(what: str, x: Any, type: int, n: int | None, axis: int, norm: str | N
     if norm is not None:
         choice_of(what, "norm", norm, ("backward", "ortho"))
     value = inexact_array(x, what)
-    refuse_complex(what, value)
     if value.dtype.itemsize < 4:  # Fourier transforms are of 32 or 64 bits
         value = value.astype(np.float32)
     lines = tnp.moveaxis(value, canonical_axis(axis, value.ndim, what), -1)
@@ -60,12 +59,26 @@ def _factors(n: int, norm: str | None, dtype: Any, rank: int) -> tuple[Any, Any]
     return twiddles.reshape(line).astype(np.result_type(dtype, np.complex64)), scale.reshape(line).astype(dtype)
 
 
+def _of_parts(transform: Callable[..., Array]) -> Callable[..., Array]:
+    """A linear transform of real arrays, which of complex ones is that of both parts."""
+
+    @functools.wraps(transform)
+    def apply(x: Any, *args: Any, **kwargs: Any) -> Array:
+        value = array_of(x, f"scipy.fft.{transform.__name__}")
+        if value.dtype.kind != "c":
+            return transform(value, *args, **kwargs)
+        return lax.complex(*(transform(part, *args, **kwargs) for part in (value.real, value.imag)))
+
+    return apply
+
+
+@_of_parts
 def dct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The cosine transform of lines: the sums 2 sum_j x_j cos(pi k (2 j + 1) / (2 n)), scaled by `norm="ortho"` so that
     the transform is orthogonal.
 
     Args:
-        x: a real array.
+        x: an array; of complex numbers both parts are transformed.
         type: must be 2.
         n: the lines' length, to which they are cut or padded with zeros.
         axis: along which the lines run.
@@ -88,11 +101,12 @@ def dct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str |
     return tnp.moveaxis((found * twiddles).real * scale, -1, axis)
 
 
+@_of_parts
 def idct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The inverse of `dct`.
 
     Args:
-        x: a real array.
+        x: an array; of complex numbers both parts are transformed.
         type: must be 2.
         n: the length of the lines, to which they are cut or padded with zeros.
         axis: the axis of the lines.
@@ -144,7 +158,7 @@ def dctn(
     """`dct` along several axes (all, if None), with lengths s.
 
     Args:
-        x: a real array.
+        x: an array; of complex numbers both parts are transformed.
         type: must be 2.
         s: the lengths along the axes.
         axes: the axes; if None all, or as many of the last ones as there are lengths.
@@ -170,7 +184,7 @@ def idctn(
     """The inverse of `dctn`.
 
     Args:
-        x: a real array.
+        x: an array; of complex numbers both parts are transformed.
         type: must be 2.
         s: the lengths along the axes.
         axes: the axes; if None all, or as many of the last ones as there are lengths.
