@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from tinyxla.errors import user_line
 from tinyxla.hlo import Computation, Instruction
@@ -29,7 +29,6 @@ from tinyxla.util.wording import counted, shortened
 if TYPE_CHECKING:
     from tinyxla.backends import Executable
 
-T = TypeVar("T")
 
 _MAX_SHAPES = 6  # that a message or representation shows
 _MIN_UNROLLED_COPIES = 30  # copies of a line's operations, from which on a loop is better
@@ -76,21 +75,23 @@ def signature_text(computation: Computation) -> str:
     return f"({parameters}) -> {listed if len(results) == 1 else f'({listed})'}"
 
 
-def traced(name: str, trace: Callable[[], T], computation_of: Callable[[T], Computation]) -> T:
-    """The result of tracing a function, which is logged, and told of if it takes long."""
-    start = time.perf_counter()
+@contextlib.contextmanager
+def tracing(name: str) -> Generator[Callable[[Computation], None]]:
+    """A block in which a function is traced, which is logged, and told of if it takes long. The computation is to be
+    handed to the function that the block gets. (No function that calls what traces: compiled functions that are traced
+    in each other are as deep as Python's calls.)"""
+    start, made = time.perf_counter(), list[Computation]()
     with _watched(name, None):
-        made = trace()
+        yield made.append
     work_done.notify("trace", name, time.perf_counter() - start)
     level = _level()
     if level is not None:
-        computation = computation_of(made)
+        (computation,) = made
         log(
             f"Finished tracing {name.strip('<>')}{signature_text(computation)} for jit in {_since(start)}: "
             f"{counted(count_operations(computation), 'operation')}{_at_user_line()}",
             level,
         )
-    return made
 
 
 def compiled(computation: Computation, compile: Callable[[], Executable]) -> Executable:

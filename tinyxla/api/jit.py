@@ -30,6 +30,7 @@ from tinyxla.api.functions import (
     no_array,
     only_described,
     parameter_names,
+    trace_tree,
 )
 from tinyxla.api.jit_arguments import (
     check_conflicting_devices,
@@ -49,6 +50,7 @@ from tinyxla.partitioning.array import ShardedArray, layout_of
 from tinyxla.partitioning.execution import mesh_of
 from tinyxla.partitioning.memory_kinds import says_memory_kinds
 from tinyxla.partitioning.placement import check_agrees, is_placement, placed, says_where
+from tinyxla.runtime.allocation import rarely_collected
 from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray, described_signature, signature_of
@@ -373,11 +375,15 @@ class Jitted(Described, Generic[P, R]):
                 f"jit of {self.__name__}: it is traced for a call, but the option no_tracing says that nothing is; "
                 "explain_cache_misses says why it is."
             )
-        program = compile_log.traced(
-            self.__name__,
-            functools.partial(Program, self._with_static(count, key.static), given, others, key.structure),
-            lambda program: program.computation,
-        )
+        function = self._with_static(count, key.static)
+        names = functools.partial(parameter_names, function, given, others)
+        with compile_log.tracing(self.__name__) as made:
+            if state.staging is None:
+                traced = rarely_collected(lambda: trace_tree(function, given, others, names=names))
+            else:
+                traced = trace_tree(function, given, others, names=names)
+            made(traced[0])
+        program = Program(traced, given, others, key.structure)
         if config.explain_cache_misses:
             self._explain(key, argument_names(args, kwargs))
         names = lambda: parameter_names(self._function, given, others)  # noqa: E731

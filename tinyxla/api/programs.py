@@ -12,7 +12,6 @@ import numpy as np
 
 from tinyxla.api import compile_log
 from tinyxla.api.executables import compiled
-from tinyxla.api.functions import Function, parameter_names, trace_tree
 from tinyxla.backends import Executable
 from tinyxla.errors import ArgumentError, DeletedError, warn
 from tinyxla.hlo import Computation
@@ -38,7 +37,7 @@ from tinyxla.shapes import Shape
 from tinyxla.tracing import pytrees
 from tinyxla.tracing.array import Array, ConcreteArray, delete_all, signature_of, without_memory, wrap_dense
 from tinyxla.tracing.axis_types import explicit_axes
-from tinyxla.tracing.core import Interpreted, state
+from tinyxla.tracing.core import Interpreted
 from tinyxla.tracing.meshes import AbstractMesh, Mesh
 from tinyxla.tracing.shardings import NamedSharding, Sharding, SingleDeviceSharding, Spec, spec_of
 from tinyxla.transforms import call
@@ -52,11 +51,14 @@ class Program:
     """A traced function: its computation, what it captured, and how arguments and results are put together."""
 
     def __init__(
-        self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], structure: pytrees.TreeDef
+        self,
+        traced: tuple[Computation, list[Interpreted], list[bool], pytrees.TreeDef],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        structure: pytrees.TreeDef,
     ) -> None:
-        names = functools.partial(parameter_names, function, args, kwargs)
-        trace = functools.partial(trace_tree, function, args, kwargs, names=names)
-        made, captured, weak, tree = rarely_collected(trace) if state.staging is None else trace()
+        """`traced` is what `trace_tree` gives for the arguments."""
+        made, captured, weak, tree = traced
         self.structure = structure  # of the arguments
         self.has_kwargs = bool(kwargs)  # else the structure is that of the positional ones alone
         self.weak = weak
