@@ -12,6 +12,7 @@ import pytest
 
 import tinyxla as tx
 from tinyxla.errors import NestingError
+from tinyxla.tracing.references import Reference
 
 tnp = tx.numpy
 
@@ -42,6 +43,43 @@ def recursion_limit(limit: int) -> Iterator[None]:
         sys.setrecursionlimit(before)
 
 
+def frames_per_level(apply: Callable[[Callable[[Any], Any]], Callable[[Any], Any]]) -> int:
+    """Python's calls between a function and one that it applies."""
+    depths: list[int] = []
+
+    def depth() -> int:
+        frame, count = sys._getframe(), 0  # pyright: ignore[reportPrivateUsage]
+        while frame.f_back is not None:
+            frame, count = frame.f_back, count + 1
+        return count
+
+    def inner(x: Any) -> Any:
+        depths.append(depth())
+        return x * 2
+
+    def outer(x: Any) -> Any:
+        depths.append(depth())
+        return apply(inner)(x)
+
+    tx.jit(outer)(tnp.ones(2))
+    return depths[1] - depths[0]
+
+
+@pytest.mark.parametrize(
+    ("apply", "frames"),
+    [
+        (tx.jit, 10),
+        (lambda f: lambda x: tx.lax.cond(x.sum() > 0, f, lambda x: x, x), 12),
+        (lambda f: lambda x: tx.lax.scan(lambda c, _: (f(c), None), x, None, length=1)[0], 17),
+    ],
+    ids=["jit", "cond", "scan"],
+)
+def test_a_level_of_nesting_takes_few_calls(apply: Any, frames: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's limit is 1000: so some seventy compiled functions or conditionals may be in each other."""
+    monkeypatch.setattr(Reference, "exist", False)
+    assert frames_per_level(apply) <= frames
+
+
 def endless(x: Any) -> Any:
     return tx.jit(endless)(x) + 1
 
@@ -68,6 +106,7 @@ EVERY_DEPTH = """
 from contextlib import suppress
 import tinyxla as tx
 from tinyxla.errors import NestingError
+from tinyxla.tracing.references import Reference
 
 def nested(depth):
     function = lambda x: x + 1

@@ -23,7 +23,7 @@ from tinyxla.errors import (
     TinyxlaError,
 )
 from tinyxla.hlo import Computation
-from tinyxla.lax.loops.eager_control_flow import repeated
+from tinyxla.lax.loops.eager_control_flow import is_recorded, repeated
 from tinyxla.lax.loops.threading_references import branching, counting, looping, mapping, scanning
 from tinyxla.numpy.arguments import ArrayLike, array_of, cast, integer_of, is_several, shown, with_flags
 from tinyxla.ops import Op, barrier, elementwise, movement
@@ -543,6 +543,8 @@ def scan(
         count, rows = _rows(what, xs, length)
         return _scan(what, step, _Carry.of(what, init), _Numbers.below(count), rows, reverse, unroll)
 
+    if is_recorded():
+        return general(init, xs)
     return repeated((f,), (what, length, reverse, unroll), general, (init, xs))
 
 
@@ -819,6 +821,8 @@ def cond(pred: ArrayLike, true_fun: Any, false_fun: Any, *operands: Any, operand
     if config.disable_jit and _is_known(chooses):
         return (true_fun if chooses else false_fun)(*args)
     functions = (true_fun, false_fun)
+    if is_recorded():
+        return _branch(what, chooses, functions, args)
     return repeated(
         functions, (what,), lambda chooses, *args: _branch(what, chooses, functions, args), (chooses, *args)
     )

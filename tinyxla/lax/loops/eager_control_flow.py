@@ -31,12 +31,18 @@ _MAX_REFERENCES = 64  # objects that a function refers to
 _called: weakref.WeakKeyDictionary[FunctionType, set[Any]] = weakref.WeakKeyDictionary()
 
 
+def is_recorded() -> bool:
+    """Whether what is called now is recorded, or must not be compiled: then `repeated` calls `general`. To ask first
+    spares a call of Python's for each level of loops in each other."""
+    return state.staging is not None or bool(state.depth) or config.disable_jit or bool(config.special)
+
+
 def repeated(
     functions: tuple[Any, ...], options: tuple[Any, ...], general: Callable[..., Any], args: tuple[Any, ...]
 ) -> Any:
     """`general(*args)`, which applies the functions and depends on the options; compiled as a whole if that was called
     before with the same."""
-    if state.staging is not None or state.depth or config.disable_jit or config.special:
+    if is_recorded():
         return general(*args)
     if not all(type(f) is FunctionType for f in functions):
         return general(*args)

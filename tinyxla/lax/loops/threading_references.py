@@ -38,6 +38,8 @@ def scanning(scan: Function) -> Function:
 
     @wraps(scan)
     def with_references(f: Any, init: Any, *args: Any, **kwargs: Any) -> Any:
+        if not Reference.exist:
+            return scan(f, init, *args, **kwargs)
         xs = args[0] if args else kwargs.get("xs")
         if has_references(init):
             check_aliases(f"lax.scan of {name_of(f)}", init, lambda: parameter_names(f, (init,), {}))
@@ -102,6 +104,9 @@ def counting(fori_loop: Function) -> Function:
 
     @wraps(fori_loop)
     def with_references(lower: Any, upper: Any, body_fun: Any, init_val: Any, **kwargs: Any) -> Any:
+        if not Reference.exist:
+            return fori_loop(lower, upper, body_fun, init_val, **kwargs)
+
         def run(references: list[Reference]) -> Any:
             if not references:
                 return fori_loop(lower, upper, body_fun, init_val, **kwargs)
@@ -148,6 +153,9 @@ def looping(while_loop: Function) -> Function:
 
             return while_loop(condition, step, (values, init_val), **kwargs)
 
+        if not Reference.exist:
+            return while_loop(cond_fun, body_fun, init_val, **kwargs)
+
         def run(references: list[Reference]) -> Any:
             if not references:
                 return while_loop(cond_fun, body_fun, init_val, **kwargs)
@@ -173,6 +181,8 @@ def branching(choose: Function) -> Function:
 
     @wraps(choose)
     def with_references(what: str, index: Any, functions: Sequence[Function], args: tuple[Any, ...]) -> Any:
+        if not Reference.exist:
+            return choose(what, index, functions, args)
         given, passed = slotted(args) if has_references(args) else (args, [])
         whole = f"{what} of {name_of(functions[0])}", args, lambda: parameter_names(functions[0], args, {})
         if passed:
