@@ -203,6 +203,10 @@ def test_valid_mode_takes_the_larger_array_first_or_second(name: str) -> None:
         (special.factorial, (3,)),
         (special.comb, (5, 2)),
         (special.polygamma, (1, 2)),
+        (special.xlogy, (0.5, 2)),
+        (special.xlog1py, (0.5, 2)),
+        (special.rel_entr, (0.5, 2)),
+        (lambda x: tx.numpy.modf(x)[0], (1.5,)),
     ],
 )
 def test_results_for_python_numbers_are_weakly_typed(function: Callable[..., Any], args: tuple[float, ...]) -> None:

@@ -181,7 +181,7 @@ def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
     >>> xlogy(np.array([0.0, 1.0]), np.array([0.0, 1.0]))
     Array([0., 0.], dtype=float32)
     """
-    return lax_special.x_log_y(*_of_one_shape("xlogy", x, y))
+    return lax_special.x_log_y(*_of_one_type("xlogy", x, y))
 
 
 @replayed
@@ -203,12 +203,7 @@ def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
     >>> xlog1py(np.array([0.0]), np.array([-1.0]))
     Array([0.], dtype=float32)
     """
-    return lax_special.x_log1p_y(*_of_one_shape("xlog1py", x, y))
-
-
-def _of_one_shape(what: str, *args: ArrayLike) -> Any:
-    name = f"scipy.special.{what}"
-    return broadcasted(name, promoted(name, *args, to_inexact=True)[0])
+    return lax_special.x_log1p_y(*_of_one_type("xlog1py", x, y))
 
 
 @replayed
@@ -786,7 +781,7 @@ def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
     >>> rel_entr(np.array([0.0, 1.0, 1.0]), np.array([1.0, 1.0, 0.0]))
     Array([ 0.,  0., inf], dtype=float32)
     """
-    first, second = _of_one_shape("rel_entr", p, q)
+    first, second = _of_one_type("rel_entr", p, q)
     refuse_complex("scipy.special.rel_entr", first)
     return _relative_entropy(first, second)
 

@@ -640,12 +640,13 @@ def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
         (Array([ 0.5 , -0.25], dtype=float32), Array([ 1., -2.], dtype=float32))
     """
     refuse_out("modf", out)
-    (x,), _ = promoted("modf", x, to_inexact=True)
+    (x,), (_, weak) = promoted("modf", x, to_inexact=True)
     whole = trunc(x)
     infinite = ops.eq(ops.abs_(x), like(np.inf, x))
     negative = ops.compare(x, _zero(x), direction="LT", type="TOTALORDER")
     fraction = ops.select(negative, ops.neg(ops.sub(whole, x)), ops.sub(x, whole))  # -0.0 of a negative whole number
-    return ops.select(infinite, copysign(_zero(x), x), fraction), whole
+    fraction = ops.select(infinite, copysign(_zero(x), x), fraction)
+    return fraction.with_weak_type(weak), whole.with_weak_type(weak)
 
 
 # --- bounds -----------------------------------------------------------------------------------------------------------
