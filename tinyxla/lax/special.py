@@ -651,7 +651,7 @@ def random_gamma_grad(a: ArrayLike, x: ArrayLike) -> Array:
     >>> import numpy as np
     >>> from tinyxla import lax
     >>> lax.random_gamma_grad(1.0, np.float32([0.5, 1.0]))
-    Array([0.8069791, 1.1735631], dtype=float32)
+    Array([0.8069791, 1.173563 ], dtype=float32)
     """
     shape, sample = of_one_shape("lax.random_gamma_grad", of_one_type("lax.random_gamma_grad", a, x))
     return _gamma_sample_slope(shape, sample)
