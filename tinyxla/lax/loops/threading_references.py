@@ -132,6 +132,9 @@ def looping(while_loop: Function) -> Function:
 
     @wraps(while_loop)
     def with_references(cond_fun: Any, body_fun: Any, init_val: Any, **kwargs: Any) -> Any:
+        if not Reference.exist:
+            return while_loop(cond_fun, body_fun, init_val, **kwargs)
+
         def looped(references: list[Reference], values: Any, condition_writes: bool) -> Any:
             test, body = updated(cond_fun, references), threaded(body_fun, references)
 
@@ -152,9 +155,6 @@ def looping(while_loop: Function) -> Function:
                 return values, following
 
             return while_loop(condition, step, (values, init_val), **kwargs)
-
-        if not Reference.exist:
-            return while_loop(cond_fun, body_fun, init_val, **kwargs)
 
         def run(references: list[Reference]) -> Any:
             if not references:
