@@ -3,6 +3,7 @@ times as many calls, whatever the program's form."""
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections import Counter
 from collections.abc import Callable, Generator
@@ -59,11 +60,14 @@ class Calls:
             if event in ("call", "c_call"):
                 self.counts[self._stages[-1]] += 1
 
+        gc.collect()
+        gc.disable()  # finalizers of what other tests left are calls, too
         sys.setprofile(note)
         try:
             yield
         finally:
             sys.setprofile(None)
+            gc.enable()
 
 
 STAGES: list[tuple[Any, str]] = [

@@ -671,6 +671,17 @@ def _static(what: str, name: str, value: Any) -> Any:
     return value.item() if isinstance(value, (np.generic, np.ndarray)) and value.dtype.kind != "f" else value
 
 
+@np.errstate(all="ignore")
+def _steps_between(first: Any, last: Any, by: Any) -> Any:
+    return (last - first) / by
+
+
+def _kind_of_steps(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type in which multiples of a step are computed: 32 bits for floats of fewer."""
+    kind = element_type(dtype)
+    return np.dtype(np.float32) if kind.kind == "float" and kind.bits < 32 else dtype
+
+
 def _symbolic_range(first: Any, last: Any, by: Any, dtype: np.dtype[Any]) -> Array:
     if is_symbolic(by) or not builtins.all(isinstance(x, int) for x in (first, last, by)) or by == 0:
         raise ArgumentError(
@@ -721,19 +732,19 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
         )
     if by == 0:
         raise ArgumentError("arange: the step is 0; it must be positive or negative.")
-    with np.errstate(all="ignore"):
-        count = (last - first) / by
+    are_integers = type(first) is type(last) is type(by) is int
+    count = (last - first) / by if are_integers else _steps_between(first, last, by)
     if not math.isfinite(count):
         raise ArgumentError(f"arange: start, stop and step must be finite, but got {first}, {last} and {by}.")
     if max(abs(first), abs(by)) >= 1 << 63 and isinstance(first + by, int):
         raise NumberRangeError(f"arange: the integers {first} and {by} do not both fit 64 bits.")
     length = max(0, math.ceil(count))
-    is_half = element_type(found).kind == "float" and element_type(found).bits < 32
-    kind = np.dtype(np.float32) if is_half and step is not None else found  # in which the numbers are computed
+    kind = found if step is None else _kind_of_steps(found)
     if isinstance(start, Tracer) or isinstance(step, Tracer):  # the numbers have a derivative; their count has none
         origin, distance = (cast(as_array(x), kind) for x in (start, 1 if step is None else step))
         return cast(arith.add(origin, arith.multiply(_iota(length, kind), distance)), found)
-    if kind.kind == "b":
+    is_traced_range = by == 1 and state.staging is not None
+    if kind.kind == "b" or (are_integers and kind.kind in "iu" and not is_traced_range):
         return on_current_mesh(ConcreteArray(np.asarray(counted("arange", length) * by + first).astype(found)))
     with np.errstate(all="ignore"):
         origin, distance = (np.asarray(x).astype(kind) for x in (first, by))

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple, overload
 
-import numpy as np
-
-from tinyxla.api import jvp
 from tinyxla.api.eager_replay import replayed
-from tinyxla.custom_derivatives import custom_jvp
 from tinyxla.errors import ArgumentError, SquareMatrixError
 from tinyxla.numpy import lapack
 from tinyxla.numpy.arguments import (
@@ -24,12 +20,11 @@ from tinyxla.numpy.elementwise import arithmetic as arith
 from tinyxla.numpy.indexing.take_where import take_along_axis
 from tinyxla.numpy.joining import concatenate
 from tinyxla.numpy.manipulation import expand_dims, flip, matrix_transpose as transposed
-from tinyxla.numpy.operations import eigenvalues, factorizations, linear_algebra, systems
+from tinyxla.numpy.operations import eigenvalues, factorizations, linear_algebra
 from tinyxla.numpy.sorting import argsort
 from tinyxla.shapes import Shape
 from tinyxla.shapes.symbolic import min_dim
 from tinyxla.tracing.array import Array
-from tinyxla.tracing.promotion import as_array
 from tinyxla.util.tracebacks import boundary
 
 
@@ -94,38 +89,10 @@ def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True
     return linear_algebra.cholesky(symmetrized(x) if symmetrize_input else x, lower=not upper)
 
 
-@custom_jvp
-def _complete_qr(x: Any) -> tuple[Any, Any]:
-    """A square Q for more rows than columns, and R with rows of zeros. The derivative is that of the product of
-    Householder reflectors as a function of its first columns."""
-    return factorizations.qr(x, full_matrices=True)
-
-
-@_complete_qr.defjvp
-def _complete_qr_rule(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
-    return _complete_qr(*primals), jvp(_of_reduced, primals, tangents)[1]
-
-
-def _of_reduced(x: Any) -> tuple[Any, Any]:
-    """The complete factors by the reduced ones: of a product of reflectors I - Y T Y* whose first columns are
-    [B + I; C], the others are [B W; I + C W] with W = (B*)^-1 C* (as Y and T follow from these by an LU factorization:
-    G. Ballard et al., Reconstructing Householder vectors from tall-skinny QR, IPDPS 2014)."""
-    q, r = factorizations.qr(x, full_matrices=False)
-    m, n = x.shape[-2:]
-    top, low = arith.subtract(q[..., :n, :], np.eye(n, dtype=x.dtype)), q[..., n:, :]
-    product, adjoint = linear_algebra.matrix_product, linear_algebra.adjoint
-    w = systems.solve(adjoint(top), adjoint(low), transpose_a=False)
-    others = concatenate([product(top, w), arith.add(product(low, w), np.eye(m - n, dtype=x.dtype))], -2)
-    zeros = broadcast_to_shape("linalg.qr", as_array(np.zeros((m - n, n), x.dtype)), (*x.shape[:-2], m - n, n))
-    return concatenate([q, others], -1), concatenate([r, zeros], -2)
-
-
 @boundary
 def factors_qr(x: Any, full_matrices: bool) -> tuple[Any, Any]:
     """Q and R. What is right of a square part of R is Q* times it."""
     m, n = x.shape[-2:]
-    if full_matrices and m > n > 0:
-        return _complete_qr(x)
     if m >= n:
         return factorizations.qr(x, full_matrices=full_matrices and m > n)
     q, r = factorizations.qr(x[..., :m], full_matrices=False)

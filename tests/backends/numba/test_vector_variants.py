@@ -17,7 +17,7 @@ from tinyxla import lax
 from tinyxla.backends.numba.emit import printer, vector_variants
 from tinyxla.backends.numba.jit import engine
 
-CALL = r"call (?:fastcc )?<\d+ x (float|double)> @[\w.-]+\.\d+\("
+CALL = r"call (?:fastcc )?<\d+ x (float|double)> @[\w.-]+\.v?\d+\("
 
 
 def chain(op: Callable[[Any], Any], length: int) -> Callable[[Any], Any]:

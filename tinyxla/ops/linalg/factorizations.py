@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.errors import DifferentiationError, DTypeError, ShapeError
+from tinyxla.errors import DTypeError, ShapeError
 from tinyxla.ops import elementwise, movement, reduction
 from tinyxla.ops.linalg.linear_algebra import (
     adjoint,
@@ -34,6 +34,7 @@ from tinyxla.ops.linalg.linear_algebra import (
 from tinyxla.ops.op import (
     Array,
     ByAttributes,
+    ByOperands,
     Cotangent,
     Decomposition,
     Derivative,
@@ -364,11 +365,21 @@ def _qr_shape(a: AnyShape, *, full_matrices: bool) -> TupleShape:
     return TupleShape((shape.with_dimensions((*batch, m, inner)), shape.with_dimensions((*batch, inner, n))))
 
 
+def _qr_derivative(a: Value, *, full_matrices: bool) -> Derivative:
+    """Of a square Q for more rows than columns that of the product of reflectors as a function of its first columns."""
+    m, n = a.shape[-2:]
+    if not (full_matrices and m > n > 0):
+        return Rules(_qr_jvp, _qr_vjp)
+    from tinyxla.ops.linalg.linear_solve import complete_qr  # here, since it needs this module
+
+    return Decomposition(lambda a, *, full_matrices: complete_qr(a))
+
+
 def _qr_jvp(tangents: tuple[Value], ans: tuple[Value, Value], a: Value, *, full_matrices: bool) -> tuple[Value, Value]:
     """With D = dA R^-1 and M = Q* D: the change of Q inside its columns is skew, with the lower triangle of M. Of a
     wide matrix R and dA stand for their first columns, of which Q is made; then Q turns, and the other columns of R are
     those of Q* A."""
-    q, r = _with_derivative(ans, a)
+    q, r = ans
     (change, wide), steps = tangents * 2, r.shape[-2]
     if a.shape[-1] > steps:
         change, r = _cut(change, steps, steps), _cut(r, steps, steps)
@@ -383,7 +394,7 @@ def _qr_jvp(tangents: tuple[Value], ans: tuple[Value, Value], a: Value, *, full_
 
 
 def _qr_vjp(g: tuple[Value, Value], ans: tuple[Value, Value], a: Value, *, full_matrices: bool) -> tuple[Value]:
-    q, r = _with_derivative(ans, a)
+    q, r = ans
     turn = elementwise.sub(matrix_product(transposed(q), g[0]), matrix_product(g[1], transposed(r)))
     if a.shape[-1] > r.shape[-2]:
         steps, conjugate = r.shape[-2], elementwise.conj(q)
@@ -395,16 +406,6 @@ def _qr_vjp(g: tuple[Value, Value], ans: tuple[Value, Value], a: Value, *, full_
     return (triangular_solve(r, change, left_side=False, transpose_a="TRANSPOSE", **_UPPER),)
 
 
-def _with_derivative(ans: tuple[Value, Value], a: Value) -> tuple[Value, Value]:
-    q, r = ans
-    if r.shape[-2] > r.shape[-1]:
-        raise DifferentiationError(
-            f"Qr: r must not have more rows than columns for a derivative, but it is {Shape.of(r)}, and the complement"
-            " of a basis is not unique; say full_matrices=False."
-        )
-    return q, r
-
-
 qr = Op(
     "Qr",
     attributes=Qr,
@@ -412,7 +413,7 @@ qr = Op(
     evaluate=lambda a, *, full_matrices: by_lapack(
         lambda x: tuple(np.linalg.qr(x, mode="complete" if full_matrices else "reduced")), a
     ),
-    derivative=Rules(_qr_jvp, _qr_vjp),
+    derivative=ByOperands(_qr_derivative),
     batch=movement.one_more_in_front(lambda: qr),
     sharding=lambda a, **attributes: batches((a,), (2,), (2, 2)),
     samples=samples_of(

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinyxla.ops import elementwise, indexing, reduction
-from tinyxla.ops.linalg.factorizations import lu, solved_one_by_one
+from tinyxla.ops import elementwise, indexing, movement, reduction
+from tinyxla.ops.linalg.factorizations import identity, lu, qr, solved_one_by_one
 from tinyxla.ops.linalg.linear_algebra import (
+    adjoint,
     batched_system,
     matrix_product,
     rows_and_columns,
@@ -138,3 +139,20 @@ solve = Op(
     batch=_solve_batch,
     samples=_solve_samples,
 )
+
+
+def complete_qr(a: Value) -> tuple[Value, Value]:
+    """QR with a square Q for more rows than columns, by the first columns of Q: of a product of Householder reflectors
+    I - Y T Y* whose first columns are [B + I; C], the others are [B W; I + C W] with W = (B*)^-1 C* (as Y and T follow
+    from these by an LU factorization: G. Ballard et al., Reconstructing Householder vectors from tall-skinny QR, IPDPS
+    2014)."""
+    m, n = a.shape[-2:]
+    q, r = qr(a, full_matrices=False)
+    rows = q.ndim - 2
+    first, low = movement.slice_axis(q, rows, 0, n), movement.slice_axis(q, rows, n, m)
+    top = elementwise.sub(first, identity(first))
+    w = solve(adjoint(top), adjoint(low), transpose_a=False)
+    lower = matrix_product(low, w)
+    others = movement.concatenate(matrix_product(top, w), elementwise.add(lower, identity(lower)), dimension=rows)
+    zeros = movement.full(0, a.dtype, (*a.shape[:-2], m - n, n))
+    return movement.concatenate(q, others, dimension=rows + 1), movement.concatenate(r, zeros, dimension=rows)
