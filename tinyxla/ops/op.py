@@ -117,9 +117,10 @@ class Joint(NamedTuple):
 
 
 class Decomposition(NamedTuple):
-    """The derivative is that of an equal function made of other ops, `decompose(*operands, **attributes)`."""
+    """The derivative is that of an equal function made of other ops, `decompose(*operands, **attributes)`; for a tuple
+    result it gives a tuple."""
 
-    decompose: Callable[..., Value]
+    decompose: Callable[..., Value | tuple[Value, ...]]
 
 
 class Zero(NamedTuple):
