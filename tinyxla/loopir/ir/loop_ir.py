@@ -261,6 +261,11 @@ class LoopCarried:
     result: Value
     next: Operand | None = None
 
+    @property
+    def updated(self) -> Operand:
+        """The value at the end of an iteration, which is that within it unless the loop sets another."""
+        return self.arg if self.next is None else self.next
+
 
 @dataclass(slots=True)
 class Loop:

@@ -25,7 +25,7 @@ from tinyxla.loopir.ir.loop_ir import (
     Store,
     TileOperation,
 )
-from tinyxla.loopir.ir.types import COMPONENT_BYTES
+from tinyxla.loopir.ir.types import COMPONENT_BYTES, PAIRS
 from tinyxla.ops import ops
 from tinyxla.scalar_math.integers import is_integer, width_of
 from tinyxla.shapes import element_type
@@ -63,6 +63,18 @@ def is_division_by_floats(x: Compute) -> bool:
     if x.op not in ("divide", "remainder") or isinstance(x.operands[1], Literal):
         return False
     return is_integer(x.result.type) and width_of(x.result.type) <= 32
+
+
+def has_vector_form(x: Compute) -> bool:
+    """True if an operation computes lane by lane what it does of scalars: not if it needs a slow path, nor of complex
+    numbers."""
+    types = (x.result.type, *(operand.type for operand in x.operands))
+    return not has_slow_path(x) and not any(type in PAIRS for type in types)
+
+
+def vector_op(x: Compute) -> str:
+    """The name of an operation on vectors."""
+    return f"{x.op}-in-vectors" if is_division_by_floats(x) else x.op
 
 
 def is_vector_code(statements: Sequence[Statement]) -> bool:

@@ -13,6 +13,7 @@ COMPONENT_BYTES = {  # of an element in memory; of a complex number, of each com
     "c64": 4,
     "c128": 8,
 }
+PAIRS = ("c64", "c128")  # two numbers in memory
 
 
 def storage_type(type: str) -> str:

@@ -33,11 +33,10 @@ from tinyxla.loopir.ir.loop_ir import (
     View,
     lanes_of,
 )
-from tinyxla.loopir.ir.operations import has_slow_path, is_division_by_floats, is_index_arithmetic
-from tinyxla.loopir.ir.types import COMPONENT_BYTES
+from tinyxla.loopir.ir.operations import has_vector_form, is_index_arithmetic, vector_op
+from tinyxla.loopir.ir.types import COMPONENT_BYTES, PAIRS
 
 MIN_LANES = 4
-_PAIRS = ("c64", "c128")  # two numbers in memory
 
 _User = int | tuple[int, int]  # a statement by its identity, or a loop's and the number of a value that it carries
 
@@ -166,7 +165,7 @@ class _Packing:
             self._definitions[c.arg] = _Definition(x, first, k)
             self._definitions[c.result] = _Definition(x, place, k, is_result=True)
             self._use([c.init], (id(x), k), place)
-            self._use([_next(c)], (id(x), k), last)
+            self._use([c.updated], (id(x), k), last)
         if x.continue_while is not None:
             self._use([x.continue_while], None, last)
         self._read_block(x.body, place)
@@ -184,7 +183,7 @@ class _Packing:
         for (_, buffer), stores in self._stores.items():
             most = vector_bytes // max(COMPONENT_BYTES[buffer.type], 4)
             run: list[tuple[Store, _Place]] = []
-            for index in sorted(stores) if buffer.type not in _PAIRS else ():
+            for index in sorted(stores) if buffer.type not in PAIRS else ():
                 run.append(stores[index])
                 if index + 1 in stores:
                     continue
@@ -257,10 +256,10 @@ class _Packing:
         numbers = [x.number for x in definitions]
         carried = [loop.carried[k] for k in numbers]
         type = carried[0].arg.type
-        _require(type not in _PAIRS and all(c.arg.type == type for c in carried))
+        _require(type not in PAIRS and all(c.arg.type == type for c in carried))
         assert place is not None, "a loop is in a block"
         arguments, results = tuple(c.arg for c in carried), tuple(c.result for c in carried)
-        initials, nexts = [c.init for c in carried], [_next(c) for c in carried]
+        initials, nexts = [c.init for c in carried], [c.updated for c in carried]
         pack = _Pack(loop, place, len(carried), arguments, results)
         self._add(pack, [(id(loop), k) for k in numbers], [(initials, place), (nexts, _end(loop, place))])
 
@@ -327,8 +326,8 @@ class _Packing:
             case Store() as x:
                 return [*result, replace(x, value=operands[0])]
             case Compute() as x:
-                op = f"{x.op}-in-vectors" if is_division_by_floats(x) else x.op
-                result.append(replace(x, result=self._vectors[pack.lanes], op=op, operands=tuple(operands)))
+                vector = self._vectors[pack.lanes]
+                result.append(replace(x, result=vector, op=vector_op(x), operands=tuple(operands)))
             case x:
                 assert isinstance(x, Load), "loops are emitted apart"
                 result.append(replace(x, result=self._vectors[pack.lanes]))
@@ -389,14 +388,10 @@ def _end(loop: Loop, place: _Place) -> _Place:
     return _Place(id(loop.body), math.inf, place)
 
 
-def _next(x: LoopCarried) -> Operand:
-    return x.arg if x.next is None else x.next
-
-
 def _are_consecutive(loads: Sequence[Load]) -> bool:
     """Whether loads are of one element after the other."""
     first = loads[0]
-    if first.buffer.type in _PAIRS or not isinstance(first.index, int):
+    if first.buffer.type in PAIRS or not isinstance(first.index, int):
         return False
     return all(x.buffer is first.buffer and x.index == first.index + k for k, x in enumerate(loads))
 
@@ -405,7 +400,7 @@ def _are_isomorphic(statements: Sequence[Compute]) -> bool:
     """Whether statements are the same operation, which there is for vectors."""
     first = statements[0]
     types = [first.result.type, *(x.type for x in first.operands)]
-    if is_index_arithmetic(first) or has_slow_path(first) or any(x in _PAIRS for x in types):
+    if is_index_arithmetic(first) or not has_vector_form(first):
         return False
     return all(
         x.op == first.op

@@ -45,13 +45,13 @@ from tinyxla.loopir.ir.loop_ir import (
     operand_of,
 )
 from tinyxla.loopir.ir.operations import (
-    has_slow_path,
-    is_division_by_floats,
+    has_vector_form,
     is_index_arithmetic,
     is_vector_code,
     max_element_bytes,
+    vector_op,
 )
-from tinyxla.loopir.ir.types import COMPONENT_BYTES
+from tinyxla.loopir.ir.types import COMPONENT_BYTES, PAIRS
 from tinyxla.loopir.passes.split_nan_check import split_nan_check
 from tinyxla.ops import ops
 from tinyxla.ops.op import TRANSCENDENTAL
@@ -59,7 +59,6 @@ from tinyxla.ops.op import TRANSCENDENTAL
 # Loop-invariant, the loop's index plus a loop-invariant number, or different for each iteration.
 Kind = Choice["uniform", "induction", "varying"]
 
-_PAIRS = ("c64", "c128")  # two numbers in memory
 _FLOATS = ("f16", "bf16", "f32", "f64")
 _IDEMPOTENT = frozenset("and or maximum minimum".split())
 _NEUTRAL = {  # the elements that reductions begin with which may not combine the initial value several times
@@ -132,12 +131,12 @@ def kinds_of(loop: Loop) -> dict[str, Kind] | None:
             kinds[x.result.name] = found
         elif isinstance(x, Load):
             kind = of(x.index)
-            if x.buffer.type in _PAIRS:
+            if x.buffer.type in PAIRS:
                 return None
             if kind == "varying" and not _is_gathered(x, loop):
                 strided.append(x)
             kinds[x.result.name] = "uniform" if kind == "uniform" else "varying"
-        elif isinstance(x, Store) and of(x.index) != "uniform" and x.buffer.type not in _PAIRS:
+        elif isinstance(x, Store) and of(x.index) != "uniform" and x.buffer.type not in PAIRS:
             if of(x.index) == "varying":
                 strided.append(x)
         else:
@@ -154,7 +153,7 @@ def _kind_of_result(x: Compute, kinds: Sequence[Kind]) -> Kind | None:
         if is_sum or (x.op == "subtract" and list(kinds) == ["induction", "uniform"]):
             return "induction"
         return None if x.op in ("divide", "remainder") else "varying"
-    if has_slow_path(x) or any(type in _PAIRS for type in (x.result.type, *(o.type for o in x.operands))):
+    if not has_vector_form(x):
         return None
     is_narrowed = x.op == "convert" and kinds[0] == "induction" and x.operands[0].type == INDEX
     return "induction" if is_narrowed and x.result.type in ("s32", "u32") else "varying"
@@ -376,12 +375,12 @@ class _StripMining:
         needed: set[Operand | Index | None] = {c.next for c in self.loop.carried}
         for x in reversed(statements):
             if isinstance(x, Store) or _result(x) in needed:
-                result.insert(0, x)
+                result.append(x)
                 read = x.operands if isinstance(x, Compute) else (x.value,) if isinstance(x, Store) else ()
                 needed.update(read)
                 if isinstance(x, Load) and id(x) not in self.groups:
                     needed.add(x.index)
-        return result
+        return result[::-1]
 
     # Before the loop.
 
@@ -492,8 +491,7 @@ class _StripMining:
         for x in self.varying:
             if isinstance(x, Compute):
                 operands = [self._vector(o, index, lanes) for o in x.operands]
-                op = f"{x.op}-in-vectors" if is_division_by_floats(x) else x.op
-                self.vectors[x.result] = self._compute(x.result.type, op, operands, x.attributes)
+                self.vectors[x.result] = self._compute(x.result.type, vector_op(x), operands, x.attributes)
             elif isinstance(x, (Load, Store)) and id(x) in self.groups:
                 self._access_group(self.groups[id(x)], x, index, lanes, mask)
             elif isinstance(x, Store):

@@ -716,7 +716,7 @@ class _Printer:
             before: Any = self.values[f"{loop.index.name}.before"]
             self.values[f"{loop.index.name}.so_far"] = functools.reduce(operator.or_, self.omitted, before)
         self.parallel = ""
-        updates = [self._operand(_updated(carried)) for carried in loop.carried]
+        updates = [self._operand(carried.updated) for carried in loop.carried]
         emitter.line(f"%{name}.next = add nsw i64 %{name}, {loop.step}")
         latch = emitter.block
         again = "" if loop.continue_while is None else self._operand(loop.continue_while).text
@@ -889,10 +889,6 @@ def _iterations(loop: Loop) -> float:
 
 def _max_unrolled(loop: Loop) -> int:
     return MAX_UNROLLED // 2 if _has_pairs(loop) else MAX_UNROLLED  # of pairs
-
-
-def _updated(carried: LoopCarried) -> Operand:
-    return carried.arg if carried.next is None else carried.next
 
 
 def _phis(result: Number, *incoming: tuple[Number, str]) -> list[str]:
